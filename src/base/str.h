@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Small text functions: files as text, numbers from text, human-readable amounts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace trivet {
+
+/// The whole file as bytes.  Errors: kNotFound, kIo, kCapacity when longer than `max_bytes`.
+Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
+
+/// Writes a file whole: to a temporary beside it, then renamed.  Errors: kIo.
+Status WriteTextFile(const std::string& path, std::string_view text);
+
+/// Decimal integer, the whole of `text`.  Errors: kUsage, with `what` naming the object.
+Result<int64_t> ParseInt(std::string_view text, std::string_view what);
+
+/// Pieces between `separator`; an empty text gives no pieces.
+std::vector<std::string> Split(std::string_view text, char separator);
+
+/// Printable form for messages: control bytes as \xNN, at most 200 bytes.
+std::string Quote(std::string_view text);
+
+/// "27.1 MB" (powers of 1000).   Units: bytes.
+std::string HumanBytes(double bytes);
+
+/// Valid UTF-8 (no surrogates, no overlong forms, nothing beyond U+10FFFF).
+bool IsUtf8(std::string_view text);
+
+/// A copy with every maximal invalid subpart replaced by U+FFFD.
+std::string RepairUtf8(std::string_view text);
+
+}  // namespace trivet

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank remembers between steps: paged keys and values of attention layers, and state slots of delta-net layers.
+// Contents belong to page and slot ids, which the scheduler hands out; a cache never knows a sequence.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "device/buffer.h"
+#include "plan/geometry.h"
+#include "plan/layout.h"
+
+namespace trivet::cache {
+
+/// Tokens of one page.
+inline constexpr int64_t kPageTokens = 64;
+
+/// How much a rank's caches hold; the same on every rank.
+struct CacheLimits {
+  int64_t pages = 0;        // KV pages of 64 tokens, shared by all sequences
+  int64_t state_slots = 0;  // sequences that run at once
+};
+
+/// One rank's caches. Memory is taken when it is first written.
+class Caches {
+ public:
+  /// Errors: kCapacity.
+  static Result<Caches> Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits);
+
+  /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each.
+  float* keys(int64_t index) { return kv_[static_cast<size_t>(index)].data; }
+  float* values(int64_t index) { return kv_[static_cast<size_t>(index)].data + kv_layer_elements_; }
+
+  /// Delta-net state of layer number `index` among those layers: [slots][v_heads][dk, dv].
+  float* state(int64_t index) { return state_[static_cast<size_t>(index)].data; }
+  int64_t state_stride() const { return state_stride_; }
+  /// Convolution inputs of the same layer: [slots][W - 1, channels].
+  float* conv(int64_t index) { return conv_[static_cast<size_t>(index)].data; }
+  int64_t conv_stride() const { return conv_stride_; }
+
+  /// Bytes of address space reserved.
+  int64_t bytes() const;
+
+ private:
+  struct Block {
+    device::Buffer buffer;
+    float* data = nullptr;
+  };
+  static Result<Block> MakeBlock(int64_t elements, const char* what);
+
+  std::vector<Block> kv_, state_, conv_;
+  int64_t kv_layer_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;
+};
+
+}  // namespace trivet::cache

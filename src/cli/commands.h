@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands. Each adds its flags to the program and gives back what to run when it was chosen.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "base/result.h"
+
+namespace trivet::cli {
+
+/// Runs a command; an error is printed as one line and becomes the exit status.
+using Run = std::function<Status()>;
+
+/// Prints a model's layout from config and headers alone.
+Run AddPlan(CLI::App* app);
+/// Prints what a checkpoint is, and every defect found in it.
+Run AddInspect(CLI::App* app);
+/// Continues prompts, streaming.
+Run AddGenerate(CLI::App* app);
+/// Writes the logits of given tokens.
+Run AddScore(CLI::App* app);
+/// Text to token ids and back, and chats to text.
+Run AddTokenize(CLI::App* app);
+/// Measures decode and prefill.
+Run AddBench(CLI::App* app);
+/// Shows the machine, the kernel rows and what was chosen.
+Run AddDoctor(CLI::App* app);
+
+}  // namespace trivet::cli

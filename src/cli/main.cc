@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <exception>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/commands.h"
+
+namespace {
+
+struct Command {
+  const char* name;
+  const char* summary;
+  trivet::cli::Run (*add)(CLI::App* app);
+};
+
+// The commands, in the order of --help.
+constexpr Command kCommands[] = {
+    {"plan", "how a model is cut over ranks, from config and headers alone", trivet::cli::AddPlan},
+    {"inspect", "geometry, tensors, tokenizer and template of a model, and every defect", trivet::cli::AddInspect},
+    {"generate", "continue prompts, streaming; or chat", trivet::cli::AddGenerate},
+    {"score", "logits, log-probabilities and perplexity of given tokens", trivet::cli::AddScore},
+    {"tokenize", "text to token ids and back, chats to text", trivet::cli::AddTokenize},
+    {"bench", "measure decode and prefill, interleaved", trivet::cli::AddBench},
+    {"doctor", "the machine, the kernel rows, and which would run", trivet::cli::AddDoctor},
+};
+
+// One line on standard error, and the code's exit status.
+int Fail(const trivet::Error& error) {
+  std::fprintf(stderr, "trivet: %s\n", error.message.c_str());
+  return trivet::ExitStatus(error.code);
+}
+
+int Main(int argc, char** argv) {
+  CLI::App app{"Trivet: one language model on any number of ranks, bit for bit as on one."};
+  app.set_version_flag("--version", "trivet " TRIVET_VERSION);
+  app.require_subcommand(1);
+  app.option_defaults()->take_last();
+  std::vector<std::pair<CLI::App*, trivet::cli::Run>> runs;
+  for (const Command& command : kCommands) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    sub->option_defaults()->take_last();
+    runs.emplace_back(sub, command.add(sub));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);
+    return Fail(trivet::MakeError(trivet::Code::kUsage, std::string(error.what()) + "; see trivet --help"));
+  }
+  for (const auto& [sub, run] : runs) {
+    if (!sub->parsed()) continue;
+    const trivet::Status status = run();
+    if (!status.ok()) return Fail(status.error());
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return Main(argc, argv);
+  } catch (const std::bad_alloc&) {
+    return Fail(trivet::MakeError(trivet::Code::kCapacity, "memory: expected enough to go on, found none; use more ranks, "
+                                                           "fewer sequences or a shorter context"));
+  } catch (const std::exception& error) {  // a library's: ours throw nothing
+    return Fail(trivet::MakeError(trivet::Code::kIo, error.what()));
+  }
+}

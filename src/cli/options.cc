@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/str.h"
+#include "cli/progress.h"
+
+namespace trivet::cli {
+
+void LayoutFlags::Add(CLI::App* app) {
+  app->add_option("MODEL", model, "directory with config.json and safetensors files, or \"demo\"")->required();
+  app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks, "ranks to cut the model over, 1 to 16");
+  app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
+      ->take_all()
+      ->delimiter(',');
+  app->add_option("--pad-to", pad_to, "pad every axis to the geometry it has at this many ranks");
+}
+
+Result<plan::LayoutOptions> LayoutFlags::Options() const {
+  plan::LayoutOptions options;
+  options.ranks = ranks;
+  options.pad_to = pad_to;
+  for (const std::string& cut : cuts) TRY(plan::ParseCuts(cut, &options));
+  return options;
+}
+
+Result<std::string> LayoutFlags::Directory() const {
+  return engine::ResolveModel(model, ProgramDir(), TRIVET_SOURCE_MODELS);
+}
+
+Result<engine::OpenedModel> LayoutFlags::Open() const {
+  TRY_ASSIGN(const std::string dir, Directory());
+  return engine::OpenModel(model, dir);
+}
+
+void EngineFlags::Add(CLI::App* app) {
+  layout.Add(app);
+  app->add_option("--launch", launch, "ranks as threads or as processes");
+  app->add_option("--numerics", numerics, "exact: the same bits for every layout; fast: for the same layout only");
+  app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
+  app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
+  app->add_option("--max-num-seqs", max_sequences, "sequences that run at once");
+  app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
+  app->add_option("--kv-tokens", kv_tokens, "capacity of the KV cache in tokens; 0 chooses");
+  app->add_option("--rows", rows, "kernel rows: a suffix such as ref, avx2 or avx512");
+  app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
+      ->take_all()
+      ->delimiter(',');
+  app->add_option("--fault", fault, "plant a fault that the proofs must catch, such as partial-bf16:rank=1");
+  app->add_flag("--strict", strict, "what would be a notice is an error");
+  app->add_flag("--quiet,-q", quiet, "no notices and no progress");
+}
+
+Result<engine::EngineOptions> EngineFlags::Options() const {
+  engine::EngineOptions options;
+  TRY_ASSIGN(options.layout, layout.Options());
+  TRY_ASSIGN(options.launch, engine::ParseLaunch(launch));
+  if (numerics == "fast") {
+    options.numerics = kernels::Numerics::kFast;
+  } else if (numerics != "exact") {
+    return MakeError(Code::kUsage, fmt::format("--numerics: expected exact or fast, found \"{}\"; choose one",
+                                               Quote(numerics)));
+  }
+  options.kernels.rows = rows;
+  for (const std::string& text : force) {
+    const std::vector<std::string> pair = Split(text, '=');
+    if (pair.size() != 2) {
+      return MakeError(Code::kUsage, fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor",
+                                                 Quote(text)));
+    }
+    options.kernels.force[pair[0]] = pair[1];
+  }
+  if (!fault.empty()) {
+    TRY_ASSIGN(options.fault, comm::ParseFault(fault));
+  }
+  options.threads = threads;
+  options.max_context = max_context;
+  options.max_sequences = max_sequences;
+  options.prefill_chunk = prefill_chunk;
+  options.kv_tokens = kv_tokens;
+  options.strict = strict;
+  return options;
+}
+
+std::string ProgramDir() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string(".") : program.parent_path().string();
+}
+
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options) {
+  Loaded loaded;
+  TRY_ASSIGN(engine::OpenedModel model, flags.layout.Open());
+  loaded.model = std::make_unique<engine::OpenedModel>(std::move(model));
+  if (!flags.quiet) {
+    for (const std::string& notice : loaded.model->notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
+  }
+  ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
+  TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options,
+                                                  [&bar](int64_t done, int64_t total) { bar.Show(done, total); }));
+  bar.Finish();
+  return loaded;
+}
+
+Result<std::string> ReadStandardInput() {
+  constexpr size_t kMost = 64000000;
+  std::string text;
+  char buffer[1 << 16];
+  size_t got = 0;
+  while ((got = std::fread(buffer, 1, sizeof buffer, stdin)) > 0) {
+    text.append(buffer, got);
+    if (text.size() > kMost) {
+      return MakeError(Code::kCapacity, fmt::format("standard input: expected at most {} bytes, found more; shorten it",
+                                                    kMost));
+    }
+  }
+  return text;
+}
+
+}  // namespace trivet::cli

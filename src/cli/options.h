@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Flags that several commands share.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "engine/open_model.h"
+
+namespace trivet::cli {
+
+/// Flags about model and layout: what `plan` takes.
+struct LayoutFlags {
+  std::string model;
+  int64_t ranks = 1;
+  int64_t pad_to = 0;
+  std::vector<std::string> cuts;
+  void Add(CLI::App* app);
+  /// Errors: kUsage.
+  Result<plan::LayoutOptions> Options() const;
+  /// Opens the model.  Errors: those of engine::OpenModel.
+  Result<engine::OpenedModel> Open() const;
+  /// The model's directory.  Errors: kNotFound.
+  Result<std::string> Directory() const;
+};
+
+/// Flags about running: what commands that load take besides.
+struct EngineFlags {
+  LayoutFlags layout;
+  std::string launch = "threads";
+  std::string numerics = "exact";
+  std::string rows;
+  std::vector<std::string> force;
+  std::string fault;
+  int threads = 0;
+  int64_t max_context = 0;
+  int64_t max_sequences = 32;
+  int64_t prefill_chunk = 512;
+  int64_t kv_tokens = 0;
+  bool strict = false;
+  bool quiet = false;
+  void Add(CLI::App* app);
+  /// Errors: kUsage.
+  Result<engine::EngineOptions> Options() const;
+};
+
+/// A loaded model.
+struct Loaded {
+  std::unique_ptr<engine::OpenedModel> model;
+  std::unique_ptr<engine::Engine> engine;
+};
+
+/// Opens and loads, with notices and a progress bar on standard error unless quiet.
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options);
+
+/// Folder of the running program.
+std::string ProgramDir();
+
+/// Standard input, whole.  Errors: kCapacity beyond 64 MB.
+Result<std::string> ReadStandardInput();
+
+}  // namespace trivet::cli

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The plan of a model as tables for people. The JSON form is plan::PlanJson.
+#pragma once
+
+#include <string>
+
+#include "plan/cost.h"
+#include "plan/geometry.h"
+#include "plan/layout.h"
+
+namespace trivet::cli {
+
+/// The layout table: one line per axis, then what each rank holds, then what collectives move. Ends with a newline.
+std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout& layout, const plan::LayoutCost& cost);
+
+/// What every rank count from 1 to plan::kMaxRanks would cost with the cuts priced cheapest: one line each.
+std::string RenderOtherRanks(const plan::Geometry& geometry, const plan::ElementBytes& bytes);
+
+}  // namespace trivet::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// A progress bar with bytes per second, on a terminal; a single line elsewhere.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace trivet::cli {
+
+/// Progress on standard error.
+class ProgressBar {
+ public:
+  /// Shows nothing at all when not `enabled`.
+  ProgressBar(std::string title, bool enabled);
+  /// Units: bytes.
+  void Show(int64_t done, int64_t total);
+  /// Replaces the bar by one line.
+  void Finish();
+
+ private:
+  const std::string title_;
+  const bool enabled_;
+  const bool terminal_;
+  const int64_t begin_us_;
+  int64_t shown_us_ = 0;
+  int64_t done_ = 0;
+};
+
+}  // namespace trivet::cli

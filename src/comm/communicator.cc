@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace trivet::comm {
+namespace {
+
+// Below this the second wait of the two-shot form costs more than the reads it saves: a wait between running ranks takes
+// a few microseconds, in which one core reads about 32 kB.
+constexpr int64_t kOneShotBytes = 32768;
+
+// Longest piece of a reduction: parts and result of a few ranks stay in a core's second-level cache.
+constexpr int64_t kPieceBytes = 262144;
+
+Algorithm Choose(int64_t bytes) { return bytes <= kOneShotBytes ? Algorithm::kOneShot : Algorithm::kTwoShot; }
+
+}  // namespace
+
+const char* AlgorithmName(Algorithm algorithm) {
+  return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot";
+}
+
+Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
+Status Communicator::AllReduce(std::span<float> values) { return Reduce(values); }
+Status Communicator::AllReduce(std::span<uint32_t> values) { return Reduce(values); }
+
+// The planted mistakes that touch a part before it is handed over.
+template <class T>
+void Communicator::Spoil(std::span<T> values) {
+  const bool bf16 = fault_.Hits(FaultKind::kPartialBF16, rank_), scale = fault_.Hits(FaultKind::kLocalScale, rank_);
+  if ((!bf16 && !scale) || site_ != fault_.site) return;
+  double largest = 0;
+  for (const T value : values) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  if (largest == 0) return;
+  for (T& value : values) {
+    if (bf16) {
+      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
+      value = static_cast<T>(std::bit_cast<float>((bits + 0x8000U) & 0xFFFF0000U));
+    } else {
+      value = static_cast<T>(std::nearbyint(static_cast<double>(value) / largest * 127) * largest / 127);
+    }
+  }
+}
+
+template <class T>
+Status Communicator::Reduce(std::span<T> values) {
+  if constexpr (!std::is_same_v<T, uint32_t>) {
+    Spoil(values);
+    ++site_;
+  }
+  const size_t most = kPieceBytes / sizeof(T);
+  for (size_t begin = 0; begin < values.size(); begin += most) {
+    TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
+  }
+  return {};
+}
+
+// out[i] = sum over ranks of element begin + i of their slots, in ascending rank order.
+template <class T>
+void Communicator::Sum(int64_t parity, int64_t begin, std::span<T> out) const {
+  const int64_t first = fault_.Hits(FaultKind::kRankOrder, rank_) ? rank_ : 0;
+  for (int64_t i = 0; i < size(); ++i) {
+    const T* part = reinterpret_cast<const T*>(group_->slot((first + i) % size(), parity)) + begin;
+    if (i == 0) {
+      std::copy_n(part, out.size(), out.begin());
+    } else {
+      for (size_t j = 0; j < out.size(); ++j) out[j] += part[j];
+    }
+  }
+}
+
+template <class T>
+Status Communicator::ReducePiece(std::span<T> values) {
+  const int64_t parity = calls_++ & 1;
+  const auto n = static_cast<int64_t>(values.size());
+  std::memcpy(group_->slot(rank_, parity), values.data(), values.size_bytes());
+  TRY(group_->Barrier(rank_));
+  if (Choose(static_cast<int64_t>(values.size_bytes())) == Algorithm::kOneShot) {
+    Sum<T>(parity, 0, values);
+    return {};
+  }
+  const int64_t begin = n * rank_ / size(), end = n * (rank_ + 1) / size();
+  T* result = reinterpret_cast<T*>(group_->result(parity));
+  Sum<T>(parity, begin, std::span<T>(result + begin, static_cast<size_t>(end - begin)));
+  TRY(group_->Barrier(rank_));
+  std::memcpy(values.data(), result, values.size_bytes());
+  return {};
+}
+
+uint32_t Communicator::AnyReport() const {
+  uint32_t all = 0;
+  for (int64_t peer = 0; peer < size(); ++peer) all |= group_->report(peer);
+  return all;
+}
+
+Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns,
+                                   std::span<float> full) {
+  // A piece is as many rows as fit when one rank holds all columns, after a line for the geometry.
+  constexpr int64_t kHeaderBytes = 64;
+  const int64_t rows_at_once = (kSlotBytes - kHeaderBytes) / static_cast<int64_t>(sizeof(float)) / full_columns;
+  CHECK(rows_at_once >= 1);
+  for (int64_t row = 0; row < rows; row += rows_at_once) {
+    const int64_t count = std::min(rows_at_once, rows - row);
+    const int64_t parity = calls_++ & 1;
+    auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
+    header[0] = local.begin;
+    header[1] = local.columns;
+    auto* out = reinterpret_cast<float*>(group_->slot(rank_, parity) + kHeaderBytes);
+    for (int64_t i = 0; i < count; ++i) {
+      std::copy_n(local.data + (row + i) * local.stride, local.columns, out + i * local.columns);
+    }
+    TRY(group_->Barrier(rank_));
+    if (full.empty()) continue;
+    for (int64_t peer = 0; peer < size(); ++peer) {
+      const auto* from = reinterpret_cast<const int64_t*>(group_->slot(peer, parity));
+      const auto* values = reinterpret_cast<const float*>(group_->slot(peer, parity) + kHeaderBytes);
+      for (int64_t i = 0; i < count; ++i) {
+        std::copy_n(values + i * from[1], from[1], full.data() + (row + i) * full_columns + from[0]);
+      }
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::byte>> Communicator::Broadcast(std::span<const std::byte> bytes, bool patient) {
+  std::vector<std::byte> out;
+  int64_t total = static_cast<int64_t>(bytes.size());
+  int64_t done = 0;
+  do {
+    const int64_t parity = calls_++ & 1;
+    std::byte* slot = group_->slot(0, parity);
+    if (rank_ == 0) {
+      std::memcpy(slot, &total, 8);
+      const int64_t count = std::min(kSlotBytes - 8, total - done);
+      if (count > 0) std::memcpy(slot + 8, bytes.data() + done, static_cast<size_t>(count));
+    }
+    TRY(group_->Barrier(rank_, patient && done == 0 && rank_ != 0));
+    std::memcpy(&total, slot, 8);
+    const int64_t count = std::min(kSlotBytes - 8, total - done);
+    if (rank_ != 0) out.insert(out.end(), slot + 8, slot + 8 + count);
+    done += count;
+  } while (done < total);
+  return out;
+}
+
+}  // namespace trivet::comm

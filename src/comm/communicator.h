@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of one rank. Every rank of a group makes the same calls in the same order; a group of one is the identity
+// by the same code. Sums are made here and nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/fault.h"
+#include "comm/group.h"
+
+namespace trivet::comm {
+
+/// How an all-reduce moves its parts. Both give the same bits: integer sums by associativity, float sums because every
+/// element is added in ascending rank order.
+enum class Algorithm {
+  kOneShot,  // every rank reads all parts: one wait, N reads an element on each rank
+  kTwoShot,  // every rank sums a share and all copy the result: two waits, N / ranks reads
+};
+const char* AlgorithmName(Algorithm algorithm);
+
+/// The columns of a matrix that one rank has.
+struct ColumnRange {
+  const float* data = nullptr;  // [rows, stride] float32; the first `columns` of each row count
+  int64_t stride = 0;
+  int64_t columns = 0;
+  int64_t begin = 0;  // where they belong in a full row
+};
+
+/// One rank's end of the group.
+class Communicator {
+ public:
+  Communicator(Group* group, int64_t rank, const Fault& fault = {}) : group_(group), rank_(rank), fault_(fault) {}
+
+  int64_t rank() const { return rank_; }
+  int64_t size() const { return group_->ranks(); }
+  std::atomic<uint32_t>* tick() { return &group_->progress(rank_); }
+
+  /// Replaces `values` on every rank by the sum over ranks.
+  ///   int64   exact; any order gives the same integer
+  ///   float   float32, ranks added in ascending order, starting with rank 0's value
+  ///   uint32  bit patterns of which at most one rank's is non-zero
+  /// Errors:  kPeer.
+  Status AllReduce(std::span<int64_t> values);
+  Status AllReduce(std::span<float> values);
+  Status AllReduce(std::span<uint32_t> values);
+
+  /// Gathers column ranges of a matrix on rank 0.
+  ///   full     rank 0: [rows, full_columns] float32; others: empty
+  /// Errors:    kPeer.
+  Status GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, std::span<float> full);
+
+  /// Rank 0's bytes to everyone; others get them as the result.
+  ///   patient  the others wait for rank 0 as long as it takes (see Group::Barrier)
+  Result<std::vector<std::byte>> Broadcast(std::span<const std::byte> bytes, bool patient);
+
+  /// A word this rank shows to the others; AnyReport is the union of all, as shown before the last collective.
+  void SetReport(uint32_t report) { group_->set_report(rank_, report); }
+  uint32_t AnyReport() const;
+
+  Status Barrier(bool patient = false) { return group_->Barrier(rank_, patient); }
+  /// Whether the group was aborted.
+  bool aborted() const { return group_->aborted().has_value(); }
+
+  /// Starts counting the sites of a step, for planted faults.
+  void BeginStep() { site_ = 0; }
+
+ private:
+  template <class T>
+  Status Reduce(std::span<T> values);
+  template <class T>
+  Status ReducePiece(std::span<T> values);
+  template <class T>
+  void Sum(int64_t parity, int64_t begin, std::span<T> out) const;
+  template <class T>
+  void Spoil(std::span<T> values);
+
+  Group* group_;
+  const int64_t rank_;
+  const Fault fault_;
+  int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
+  int64_t site_ = 0;
+};
+
+}  // namespace trivet::comm

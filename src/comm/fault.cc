@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/fault.h"
+
+#include <fmt/format.h>
+
+#include "base/str.h"
+
+namespace trivet::comm {
+namespace {
+
+struct KindRow {
+  const char* name;
+  FaultKind kind;
+};
+constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16}, {"rank-order", FaultKind::kRankOrder},
+                              {"split-k", FaultKind::kSplitK},           {"local-scale", FaultKind::kLocalScale},
+                              {"die", FaultKind::kDie},                  {"hang", FaultKind::kHang}};
+
+}  // namespace
+
+Result<Fault> ParseFault(const std::string& text) {
+  const Error bad = MakeError(
+      Code::kUsage, fmt::format("--fault: expected partial-bf16, rank-order, split-k, local-scale, die or hang, with "
+                                ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it", Quote(text)));
+  const std::vector<std::string> parts = Split(text, ':');
+  Fault fault;
+  for (const KindRow& row : kKinds) {
+    if (!parts.empty() && parts[0] == row.name) fault.kind = row.kind;
+  }
+  if (fault.kind == FaultKind::kNone) return bad;
+  for (size_t i = 1; i < parts.size(); ++i) {
+    const std::vector<std::string> pair = Split(parts[i], '=');
+    if (pair.size() != 2) return bad;
+    TRY_ASSIGN(const int64_t value, ParseInt(pair[1], "--fault"));
+    if (pair[0] == "rank") fault.rank = value;
+    else if (pair[0] == "site") fault.site = value;
+    else if (pair[0] == "step") fault.step = value;
+    else return bad;
+  }
+  return fault;
+}
+
+}  // namespace trivet::comm

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Planted faults: the mistakes that a layout can hide. They exist so that tests can show that each is caught and named.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace trivet::comm {
+
+enum class FaultKind {
+  kNone,
+  kPartialBF16,  // a rank rounds its part of a sum to bf16
+  kRankOrder,    // a rank adds the parts in an order that starts at itself
+  kSplitK,       // a rank ends its leaves in the middle, as a kernel that splits K by a heuristic would
+  kLocalScale,   // a rank rounds its part to 8 bits with a scale taken over what it holds
+  kDie,          // the rank exits
+  kHang,         // the rank stops making progress
+};
+
+/// Which mistake, where and when. `layer` counts reduced sites of a step for the sum faults.
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  int64_t rank = 0;
+  int64_t site = 0;  // the n-th reduction of a step, from 0
+  int64_t step = 0;  // kDie and kHang: the step
+
+  bool Hits(FaultKind which, int64_t at_rank) const { return kind == which && rank == at_rank; }
+};
+
+/// Parses "kind[:rank=R][:site=N][:step=N]", such as "partial-bf16:rank=1:site=4".  Errors: kUsage lists the kinds.
+Result<Fault> ParseFault(const std::string& text);
+
+}  // namespace trivet::comm

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/group.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <new>
+
+#include "base/clock.h"
+#include "base/futex.h"
+
+namespace trivet::comm {
+namespace {
+
+constexpr int64_t kSliceUs = 20000;  // how often a sleeping rank looks up: well below the two seconds promised
+constexpr int64_t kSpinUs = 30;      // longer than a small collective between running peers takes
+constexpr size_t kCauseBytes = 1024;
+
+}  // namespace
+
+// Everything ranks share besides the slots. Zero-initialised memory is its initial state.
+struct Group::Control {
+  struct alignas(64) PerRank {
+    std::atomic<uint32_t> arrivals;  // barriers this rank has come to
+    std::atomic<uint32_t> progress;
+    std::atomic<uint32_t> report;
+  };
+  alignas(64) std::atomic<uint32_t> generation;  // barriers completed
+  alignas(64) std::atomic<uint32_t> waiting;     // ranks that have come to the current one
+  std::atomic<uint32_t> abort_claimed;           // the first to raise it writes the cause
+  std::atomic<uint32_t> abort_ready;             // the cause is written
+  char cause[kCauseBytes];
+  PerRank ranks[kMaxGroup];
+};
+
+// What a waiting rank has seen of its peers.
+struct Group::Watch {
+  uint32_t progress[kMaxGroup] = {};
+  int64_t since_us[kMaxGroup] = {};
+};
+
+Result<std::unique_ptr<Group>> Group::Make(const GroupOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaxGroup) {
+    return MakeError(Code::kUsage, fmt::format("--ranks: expected 1 to {}, found {}; choose a count in that range",
+                                               kMaxGroup, options.ranks));
+  }
+  const int64_t bytes = static_cast<int64_t>(sizeof(Control)) + (options.ranks + 1) * 2 * kSlotBytes;
+  void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    return MakeError(Code::kIo, fmt::format("shared memory of {} ranks: expected {} bytes, found: {}; free memory or use "
+                                            "fewer ranks", options.ranks, bytes, std::strerror(errno)));
+  }
+  return std::unique_ptr<Group>(new Group(options, memory, bytes));
+}
+
+Group::Group(const GroupOptions& options, void* memory, int64_t bytes)
+    : options_(options), control_(new (memory) Control{}), bytes_(bytes) {
+  slots_ = static_cast<std::byte*>(memory) + sizeof(Control);
+}
+
+Group::~Group() { ::munmap(control_, static_cast<size_t>(bytes_)); }
+
+std::atomic<uint32_t>& Group::progress(int64_t rank) { return control_->ranks[rank].progress; }
+std::byte* Group::slot(int64_t rank, int64_t parity) { return slots_ + (rank * 2 + parity) * kSlotBytes; }
+std::byte* Group::result(int64_t parity) { return slot(options_.ranks, parity); }
+void Group::set_report(int64_t rank, uint32_t report) { control_->ranks[rank].report.store(report); }
+uint32_t Group::report(int64_t rank) const { return control_->ranks[rank].report.load(); }
+
+void Group::Abort(const std::string& cause) {
+  uint32_t expected = 0;
+  if (control_->abort_claimed.compare_exchange_strong(expected, 1)) {
+    std::strncpy(control_->cause, cause.c_str(), kCauseBytes - 1);
+    control_->abort_ready.store(1, std::memory_order_release);
+  }
+  FutexWakeAll(control_->generation);
+}
+
+std::optional<std::string> Group::aborted() const {
+  if (control_->abort_ready.load(std::memory_order_acquire) == 0) return std::nullopt;
+  return std::string(control_->cause);
+}
+
+Error Group::AbortError() const { return MakeError(Code::kPeer, aborted().value_or("the group was aborted")); }
+
+Status Group::Barrier(int64_t rank, bool patient) {
+  if (aborted()) return AbortError();
+  const uint32_t generation = control_->generation.load(std::memory_order_acquire);
+  control_->ranks[rank].arrivals.fetch_add(1, std::memory_order_relaxed);
+  control_->ranks[rank].progress.fetch_add(1, std::memory_order_relaxed);
+  if (control_->waiting.fetch_add(1, std::memory_order_acq_rel) + 1 == options_.ranks) {
+    control_->waiting.store(0, std::memory_order_relaxed);
+    control_->generation.store(generation + 1, std::memory_order_release);
+    if (options_.ranks > 1) FutexWakeAll(control_->generation);
+    return {};
+  }
+  return Wait(rank, generation, patient);
+}
+
+Status Group::Wait(int64_t rank, uint32_t generation, bool patient) {
+  if (options_.spin) {
+    const int64_t until = NowUs() + kSpinUs;
+    do {
+      for (int i = 0; i < 64; ++i) {
+        if (control_->generation.load(std::memory_order_acquire) != generation) return {};
+        SpinPause();
+      }
+    } while (NowUs() < until);
+  }
+  Watch watch;
+  while (control_->generation.load(std::memory_order_acquire) == generation) {
+    if (aborted()) return AbortError();
+    FutexWait(control_->generation, generation, kSliceUs);
+    if (control_->generation.load(std::memory_order_acquire) != generation) break;
+    if (watch_) {
+      if (const std::optional<std::string> cause = watch_()) Abort(*cause);
+    }
+    if (!patient) JudgePeers(rank, watch);
+  }
+  return {};
+}
+
+void Group::JudgePeers(int64_t rank, Watch& watch) {
+  const int64_t now = NowUs();
+  const uint32_t mine = control_->ranks[rank].arrivals.load(std::memory_order_relaxed);
+  for (int64_t peer = 0; peer < options_.ranks; ++peer) {
+    const auto& state = control_->ranks[peer];
+    const uint32_t seen = state.progress.load(std::memory_order_relaxed);
+    const bool arrived = state.arrivals.load(std::memory_order_relaxed) == mine;
+    if (arrived || seen != watch.progress[peer] || watch.since_us[peer] == 0) {
+      watch.progress[peer] = seen;
+      watch.since_us[peer] = now;
+    } else if (now - watch.since_us[peer] > options_.hang_timeout_us) {
+      Abort(fmt::format("rank {}: expected progress within {:.1f} s, found none; it hangs, restart the run", peer,
+                        static_cast<double>(options_.hang_timeout_us) * 1e-6));
+      return;
+    }
+  }
+}
+
+}  // namespace trivet::comm

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// The shared memory of one group of ranks, threads or processes alike: who has arrived, who still makes progress, what
+// went wrong, and the slots through which bytes pass. This file moves bytes and watches peers; it never sums.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+
+namespace trivet::comm {
+
+inline constexpr int64_t kMaxGroup = 16;
+/// Bytes one rank can hand over at a time; longer messages pass in pieces.
+inline constexpr int64_t kSlotBytes = int64_t{4} << 20;
+
+/// What a group is made with.
+struct GroupOptions {
+  int64_t ranks = 1;
+  int64_t hang_timeout_us = 1500000;  // a peer that others wait for and that shows no progress for this long is hung
+  bool spin = true;                   // wait actively for a moment first; pointless when ranks outnumber cores
+};
+
+/// The group's memory, mapped shared: made before ranks start as threads or are forked as processes.
+class Group {
+ public:
+  /// Errors: kUsage for a rank count outside 1..16, kIo when the memory cannot be mapped.
+  static Result<std::unique_ptr<Group>> Make(const GroupOptions& options);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  int64_t ranks() const { return options_.ranks; }
+
+  /// Blocks until every rank has called it as often.
+  ///   patient  do not judge peers by their progress: used where a rank may rightly take any time, such as waiting for
+  ///            the next step
+  /// Errors:  kPeer with the first cause when the group was aborted, or when a peer died or hung meanwhile.
+  Status Barrier(int64_t rank, bool patient = false);
+
+  /// Poisons the group: every wait, present or future, returns `cause`. The first cause stays.
+  void Abort(const std::string& cause);
+  /// The cause, if the group was aborted.
+  std::optional<std::string> aborted() const;
+
+  /// The counter that `rank` raises as it works.
+  std::atomic<uint32_t>& progress(int64_t rank);
+
+  /// The bytes `rank` hands over in the calls of one parity, and those of the result both-shot algorithms share.
+  std::byte* slot(int64_t rank, int64_t parity);
+  std::byte* result(int64_t parity);
+
+  /// A rank's report about the current step, read by others after a barrier.
+  void set_report(int64_t rank, uint32_t report);
+  uint32_t report(int64_t rank) const;
+
+  /// Called from waits now and then; a returned text is the cause of an abort. For noticing dead processes.
+  void set_watch(std::function<std::optional<std::string>()> watch) { watch_ = std::move(watch); }
+
+ private:
+  struct Control;
+  struct Watch;
+  Group(const GroupOptions& options, void* memory, int64_t bytes);
+  Error AbortError() const;
+  Status Wait(int64_t rank, uint32_t generation, bool patient);
+  void JudgePeers(int64_t rank, Watch& watch);
+
+  const GroupOptions options_;
+  Control* control_ = nullptr;
+  std::byte* slots_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<std::optional<std::string>()> watch_;
+};
+
+}  // namespace trivet::comm

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owned memory for weights, caches and scratch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace trivet::device {
+
+/// Zero-filled host memory, aligned to a page; pages are taken from the system when they are first written.
+class Buffer {
+ public:
+  Buffer() = default;
+  /// Errors: kCapacity names `what` and the size.
+  static Result<Buffer> Make(int64_t bytes, std::string_view what);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  std::byte* data() { return data_; }
+  const std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  /// The memory as an array of T.
+  template <class T>
+  std::span<T> As() {
+    return {reinterpret_cast<T*>(data_), static_cast<size_t>(bytes_) / sizeof(T)};
+  }
+  template <class T>
+  std::span<const T> As() const {
+    return {reinterpret_cast<const T*>(data_), static_cast<size_t>(bytes_) / sizeof(T)};
+  }
+
+ private:
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace trivet::device

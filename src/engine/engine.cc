@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <fmt/format.h>
+
+#include <thread>
+
+#include "base/clock.h"
+#include "engine/limits.h"
+
+namespace trivet::engine {
+
+Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options)
+    : model_(model),
+      options_(options),
+      layout_(std::move(layout)),
+      rank_options_(std::move(rank_options)),
+      scheduler_(rank_options_.limits) {}
+
+Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
+                                              const LoadProgress& progress) {
+  TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
+  RankOptions rank_options;
+  TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
+  TRY_ASSIGN(rank_options.kernels, kernels::SelectKernels(options.kernels));
+  rank_options.threads = ThreadsPerRank(options, layout.ranks);
+  rank_options.numerics = options.numerics;
+  rank_options.fault = options.fault;
+  rank_options.sites = options.sites;
+  std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
+  TRY(engine->StartRanks(progress));
+  return engine;
+}
+
+Status Engine::StartRanks(const LoadProgress& progress) {
+  const int64_t begin = NowUs();
+  comm::GroupOptions group_options;
+  group_options.ranks = layout_.ranks;
+  group_options.spin = layout_.ranks <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  TRY_ASSIGN(group_, comm::Group::Make(group_options));
+  comm::Group* group = group_.get();
+  const auto make = [this, group](int64_t rank, const LoadProgress& shown) {
+    return RankWorker::Make(model_, layout_, rank_options_, comm::Communicator(group, rank, options_.fault), shown);
+  };
+  TRY_ASSIGN(ranks_, Ranks::Start(options_.launch, group, [make](int64_t rank) -> Status {
+               TRY_ASSIGN(const std::unique_ptr<RankWorker> worker, make(rank, {}));
+               TRY(worker->comm().Barrier());  // everybody has loaded
+               return worker->Serve();
+             }));
+  Result<std::unique_ptr<RankWorker>> worker = make(0, progress);
+  if (!worker.ok()) {
+    group->Abort(worker.error().message);
+    return worker.error();
+  }
+  worker_ = std::move(worker).value();
+  TRY(worker_->comm().Barrier());
+  times_.load_s = static_cast<double>(NowUs() - begin) * 1e-6;
+  times_.weight_bytes = worker_->weight_bytes();
+  return {};
+}
+
+Engine::~Engine() {
+  if (group_ == nullptr) return;
+  // Without an end announced, an engine that failed half-way must not leave ranks waiting.
+  if (worker_ == nullptr || !worker_->Announce(nullptr).ok()) group_->Abort("the engine ended");
+  if (ranks_ != nullptr && !ranks_->Join()) {
+    // A thread that never came back still uses the group's memory.
+    group_.release();  // NOLINT: leaked on purpose
+  }
+}
+
+Status Engine::Submit(sched::Request request) {
+  for (const TokenId token : request.prompt) {
+    if (token < 0 || token >= model_.geometry.vocab) {
+      return MakeError(Code::kInvalid, fmt::format("prompt: expected token ids from 0 to {}, found {}; use this model's "
+                                                   "tokenizer", model_.geometry.vocab - 1, token));
+    }
+  }
+  return scheduler_.Submit(std::move(request));
+}
+
+Status Engine::CheckRange() const {
+  const uint32_t flags = worker_->range_flags();
+  if ((flags & kernels::kNonFinite) != 0) {
+    return MakeError(Code::kInvalid, "activations: expected finite numbers, found an infinity or a NaN; the checkpoint is "
+                                     "damaged or not of this family");
+  }
+  if ((flags & kernels::kSaturated) != 0 && options_.strict) {
+    return MakeError(Code::kInvalid, fmt::format("sums: expected parts below {} in magnitude, found a larger one; use "
+                                                 "--numerics fast, or run without --strict", kernels::kLeafLimit));
+  }
+  return {};
+}
+
+Result<bool> Engine::Step(const LogitsSink& sink) {
+  const sched::StepPlan plan = scheduler_.Next();
+  if (plan.spans.empty()) return false;
+  const int64_t vocab = model_.geometry.vocab;
+  step_tokens_ = static_cast<int64_t>(plan.tokens.size());
+  logits_.resize(static_cast<size_t>(plan.logits_rows * vocab));
+  if (keep_hidden_) {
+    hidden_.resize(model_.geometry.layers.size() * plan.tokens.size() * static_cast<size_t>(model_.geometry.hidden));
+  }
+  TRY(worker_->Announce(&plan));
+  const Status ran = worker_->RunStep(plan, {logits_, hidden_});
+  if (!ran.ok()) {
+    group_->Abort(ran.error().message);
+    return ran.error();
+  }
+  TRY(CheckRange());
+  std::vector<sched::SampledToken> sampled;
+  for (const sched::Span& span : plan.spans) {
+    const bool wanted = scheduler_.WantsToken(span);
+    if (span.logits_count == 0) continue;
+    const std::span<const float> rows(logits_.data() + span.logits_begin * vocab,
+                                      static_cast<size_t>(span.logits_count * vocab));
+    TRY_ASSIGN(const std::optional<TokenId> token, sink(span, rows, wanted));
+    if (wanted) {
+      CHECK(token.has_value());
+      sampled.push_back({span.seq, *token});
+    }
+  }
+  scheduler_.Commit(plan, sampled);
+  return true;
+}
+
+}  // namespace trivet::engine

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The front door: a loaded model on N ranks that takes requests and runs steps.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "engine/launch.h"
+#include "engine/open_model.h"
+#include "engine/rank.h"
+#include "plan/layout.h"
+#include "sched/scheduler.h"
+
+namespace trivet::engine {
+
+/// How to run a model. Zeros mean: choose.
+struct EngineOptions {
+  plan::LayoutOptions layout;
+  Launch launch = Launch::kThreads;
+  int threads = 0;  // per rank; 0: the machine's cores shared out evenly, at least one
+  kernels::Numerics numerics = kernels::Numerics::kExact;
+  kernels::KernelOptions kernels;
+  int64_t max_context = 0;      // tokens; 0: what the model was made for
+  int64_t max_sequences = 32;   // running at once
+  int64_t prefill_chunk = 512;  // tokens of one prompt in one step
+  int64_t kv_tokens = 0;        // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
+  comm::Fault fault;
+  bool sites = false;
+  bool strict = false;  // a saturated sum is an error instead of a notice
+};
+
+/// Time of loading and of the steps so far.
+struct EngineTimes {
+  double load_s = 0;
+  int64_t weight_bytes = 0;  // resident on rank 0
+};
+
+/// Looks at the logits of one span and gives the sequence's next token when one is wanted.
+///   span    the span;  logits: [logits_count, V] float32, valid during the call
+///   wanted  whether a token is wanted
+using LogitsSink =
+    std::function<Result<std::optional<TokenId>>(const sched::Span& span, std::span<const float> logits, bool wanted)>;
+
+/// A model on N ranks. One thread uses it.
+class Engine {
+ public:
+  /// Plans, starts ranks, loads their shards.
+  ///   model     outlives the engine
+  ///   progress  called on this thread with rank 0's bytes; may be empty
+  /// Errors:  those of planning and loading; kPeer with the cause when another rank failed.
+  static Result<std::unique_ptr<Engine>> Start(const OpenedModel& model, const EngineOptions& options,
+                                               const LoadProgress& progress);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  /// Queues a request.  Errors: kCapacity with the numbers when it cannot fit.
+  Status Submit(sched::Request request);
+  /// Ends a sequence.
+  void Finish(SeqId id) { scheduler_.Finish(id); }
+
+  /// Runs one step, hands logits to `sink`, and moves the sequences on. False when there was nothing to do.
+  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`.
+  Result<bool> Step(const LogitsSink& sink);
+
+  /// Tokens of the last step.
+  int64_t step_tokens() const { return step_tokens_; }
+
+  /// Asks for the hidden states after every block; read them inside the sink.
+  void KeepHidden() { keep_hidden_ = true; }
+  /// [layers][T, H] float32 of the current step.
+  std::span<const float> hidden() const { return hidden_; }
+
+  const OpenedModel& model() const { return model_; }
+  const plan::Layout& layout() const { return layout_; }
+  const EngineTimes& times() const { return times_; }
+  const RankOptions& rank_options() const { return rank_options_; }
+  const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
+  const record::SiteLog& sites() const { return worker_->sites(); }
+  /// Whether a contribution saturated in a step so far.
+  bool saturated() const { return (worker_->range_flags() & kernels::kSaturated) != 0; }
+
+ private:
+  Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options);
+  Status StartRanks(const LoadProgress& progress);
+  Status CheckRange() const;
+
+  const OpenedModel& model_;
+  const EngineOptions options_;
+  const plan::Layout layout_;
+  const RankOptions rank_options_;
+  sched::Scheduler scheduler_;
+  std::unique_ptr<comm::Group> group_;
+  std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<RankWorker> worker_;  // rank 0's
+  std::vector<float> logits_, hidden_;
+  bool keep_hidden_ = false;
+  int64_t step_tokens_ = 0;
+  EngineTimes times_;
+};
+
+}  // namespace trivet::engine

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// Text generation on an engine: sampling, stop conditions and streaming text for many requests in one batch.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "sampling/sampler.h"
+#include "sampling/stop.h"
+#include "text/detokenizer.h"
+#include "text/tokenizer.h"
+
+namespace trivet::engine {
+
+/// One text to be continued.
+struct GenerationRequest {
+  std::vector<TokenId> prompt;
+  int64_t max_tokens = 0;  // 0: as many as the context holds
+  sampling::SamplingParams sampling;
+  std::vector<std::string> stop;
+  bool ignore_eos = false;
+  bool logprobs = false;  // keep log-probabilities of the sampled tokens
+};
+
+/// Why a generation ended.
+enum class FinishReason { kNone, kStop, kLength };
+const char* FinishReasonName(FinishReason reason);
+
+/// What has come of a request.
+struct Generation {
+  int64_t index = 0;  // order of submission
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> tokens;                     // sampled, the end token included
+  std::vector<sampling::SampleResult> logprobs;    // one per token, when asked for
+  std::string text;                                // without end token and stop string
+  FinishReason finish = FinishReason::kNone;
+};
+
+/// Called for every new piece of text (perhaps empty) and at the end of a request.
+using GenerationSink = std::function<void(const Generation& generation, const std::string& piece)>;
+
+/// Runs requests to their ends. One thread uses it.
+class Generator {
+ public:
+  /// `end_tokens` end a text. Engine and tokenizer outlive the generator.
+  Generator(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens)
+      : engine_(engine), tokenizer_(tokenizer), end_tokens_(std::move(end_tokens)) {}
+
+  /// Queues a request and returns its index.
+  /// Errors:  kInvalid for sampling parameters or stop strings; kCapacity gives prompt and context in tokens.
+  Result<int64_t> Submit(GenerationRequest request);
+
+  /// Runs until every request has ended.  Errors: those of Engine::Step.
+  Status Run(const GenerationSink& sink);
+
+  /// Steps with prompt tokens, steps without, their tokens and seconds.
+  struct Times {
+    int64_t prompt_tokens = 0, decode_tokens = 0;
+    double prompt_s = 0, decode_s = 0;
+  };
+  const Times& times() const { return times_; }
+
+ private:
+  struct Active {
+    GenerationRequest request;
+    Generation generation;
+    sampling::TokenHistory history;
+    text::StreamingDetokenizer detokenizer;
+    sampling::StopMatcher stop;
+  };
+  Result<TokenId> Take(Active* active, std::span<const float> logits, const GenerationSink& sink);
+
+  Engine* engine_;
+  const text::Tokenizer* tokenizer_;
+  const std::vector<int64_t> end_tokens_;
+  std::map<SeqId, std::unique_ptr<Active>> active_;
+  int64_t submitted_ = 0;
+  Times times_;
+};
+
+}  // namespace trivet::engine

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting ranks 1 .. N-1 beside the caller, who is rank 0: as threads or as forked processes, with the same body.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/result.h"
+#include "comm/group.h"
+
+namespace trivet::engine {
+
+enum class Launch { kThreads, kProcesses };
+
+/// Parses "threads" or "processes".  Errors: kUsage.
+Result<Launch> ParseLaunch(const std::string& text);
+
+/// What a rank runs, from start to end of its life.  An error aborts the group with its message.
+using RankBody = std::function<Status(int64_t rank)>;
+
+/// The ranks beside the caller.
+class Ranks {
+ public:
+  /// Starts ranks 1 .. N-1 of `group`. Processes are forked: call it before this process has other threads.
+  /// Errors:  kIo when the system refuses a process.
+  static Result<std::unique_ptr<Ranks>> Start(Launch launch, comm::Group* group, const RankBody& body);
+  /// Waits for the ranks to end, kills processes and abandons threads that do not within a second of an abort.
+  ~Ranks();
+  Ranks(const Ranks&) = delete;
+  Ranks& operator=(const Ranks&) = delete;
+
+  /// Whether a thread still runs that could not be waited for. Its memory must then outlive this process's duties: leave it.
+  bool Join();
+
+ private:
+  Ranks(Launch launch, comm::Group* group) : launch_(launch), group_(group) {}
+  std::optional<std::string> DeadProcess();
+  bool AllEnded();
+  Status Fork(int64_t rank, const RankBody& body);
+
+  struct Process {
+    int64_t rank;
+    int pid;
+    bool ended = false;
+  };
+  struct Thread {
+    std::thread thread;
+    std::shared_ptr<std::atomic<bool>> ended;  // shared_ptr: an abandoned thread still writes it
+  };
+
+  const Launch launch_;
+  comm::Group* group_;
+  std::vector<Process> processes_;
+  std::vector<Thread> threads_;
+  bool joined_ = false;
+};
+
+}  // namespace trivet::engine

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/load.h"
+
+#include <fmt/format.h>
+
+#include <semaphore>
+#include <thread>
+
+#include "kernels/weight_format.h"
+#include "quant/convert.h"
+
+namespace trivet::engine {
+namespace {
+
+// A run of rows of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which row
+// i's wanted elements begin at i * row_bytes.
+struct Piece {
+  const checkpoint::TensorInfo* source = nullptr;
+  model::LoadedTensor* tensor = nullptr;
+  int64_t offset = 0, bytes = 0;
+  int64_t row_bytes = 0;
+  int64_t rows = 0, cols = 0;
+  int64_t dst_row = 0, dst_col = 0;
+};
+
+int64_t ElementBytes(const checkpoint::TensorInfo& info) { return tensor::DTypeBits(info.dtype) / 8; }
+
+// Columns of a source seen as a matrix (plan::Slice).
+int64_t SourceCols(const checkpoint::TensorInfo& info) { return info.shape.size() < 2 ? 1 : info.shape.back(); }
+
+// The format of a local tensor: that of its sources when they agree, else the one that holds both exactly.
+Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint, const plan::LocalTensor& local) {
+  kernels::WeightFormat format = kernels::WeightFormat::kBF16;
+  for (const plan::Slice& slice : local.slices) {
+    const checkpoint::TensorInfo* info = checkpoint.Find(slice.source);
+    CHECK(info != nullptr);
+    const kernels::WeightFormatRow* row = kernels::FormatFor(info->dtype);
+    if (row == nullptr) {
+      return MakeError(Code::kUnsupported, fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint",
+                                                       slice.source, tensor::DTypeName(info->dtype)));
+    }
+    if (row->format == kernels::WeightFormat::kF32) format = row->format;
+  }
+  return format;
+}
+
+// Cuts a slice into pieces. Rows that are wanted whole, or nearly, are read in one go with what lies between them;
+// narrow columns of long rows are read row by row.
+void AddPieces(const checkpoint::TensorInfo& info, const plan::Slice& slice, model::LoadedTensor* tensor,
+               std::vector<Piece>* pieces) {
+  const int64_t element = ElementBytes(info), row_bytes = SourceCols(info) * element;
+  const int64_t wanted = slice.cols * element;
+  const bool together = row_bytes <= 4 * wanted || row_bytes <= 4096;
+  const int64_t rows_at_once = together ? std::max<int64_t>(1, kStagingBytes / row_bytes) : 1;
+  // Columns at once: a row longer than a staging buffer goes in parts.
+  const int64_t cols_at_once = std::min(slice.cols, kStagingBytes / element);
+  for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
+    for (int64_t col = 0; col < slice.cols; col += cols_at_once) {
+      Piece piece;
+      piece.source = &info;
+      piece.tensor = tensor;
+      piece.rows = std::min(rows_at_once, slice.rows - row);
+      piece.cols = std::min(cols_at_once, slice.cols - col);
+      piece.offset = (slice.src_row + row) * row_bytes + (slice.src_col + col) * element;
+      piece.bytes = (piece.rows - 1) * row_bytes + piece.cols * element;
+      piece.row_bytes = row_bytes;
+      piece.dst_row = slice.dst_row + row;
+      piece.dst_col = slice.dst_col + col;
+      pieces->push_back(piece);
+    }
+  }
+}
+
+// Puts a piece where it belongs. Widening to float32 goes through `scratch`.
+Status Store(const Piece& piece, std::span<const std::byte> bytes, std::vector<float>* scratch) {
+  model::LoadedTensor& tensor = *piece.tensor;
+  const int64_t wanted = piece.cols * ElementBytes(*piece.source);
+  const bool vector = tensor.role == plan::Role::kVector;
+  const bool widen = vector || (tensor.format == kernels::WeightFormat::kF32 &&
+                                piece.source->dtype != tensor::DType::kF32);
+  scratch->resize(static_cast<size_t>(piece.cols));
+  const model::Matrix matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
+  for (int64_t i = 0; i < piece.rows; ++i) {
+    std::span<const std::byte> row = bytes.subspan(static_cast<size_t>(i * piece.row_bytes), static_cast<size_t>(wanted));
+    if (widen) {
+      TRY(quant::DecodeToFloat(piece.source->dtype, row, *scratch));
+      row = std::as_bytes(std::span<const float>(*scratch));
+    }
+    const int64_t at = piece.dst_row + i;
+    if (vector) {
+      std::copy(scratch->begin(), scratch->end(),
+                tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
+    } else {
+      std::byte* tile = tensor.buffer.data() + at / kernels::kTileRows * matrix.tile_bytes();
+      kernels::FormatRow(tensor.format).store(row.data(), piece.cols, tile, at % kernels::kTileRows, piece.dst_col);
+    }
+  }
+  return {};
+}
+
+// Reads pieces in order into two staging buffers on a thread of its own, one ahead of the caller.
+class ReadAhead {
+ public:
+  ReadAhead(const checkpoint::Checkpoint& checkpoint, const std::vector<Piece>& pieces)
+      : checkpoint_(checkpoint), pieces_(pieces), thread_([this] { Run(); }) {}
+  ~ReadAhead() {
+    stop_ = true;
+    free_.release(2);
+    thread_.join();
+  }
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // The bytes of piece `index`; calls go up by one. The previous piece's bytes are given back.
+  Result<std::span<const std::byte>> Next(size_t index) {
+    if (index > 0) free_.release();
+    full_.acquire();
+    const Status& status = status_[index % 2];
+    if (!status.ok()) return status.error();
+    return std::span<const std::byte>(staging_[index % 2].data(), static_cast<size_t>(pieces_[index].bytes));
+  }
+
+ private:
+  void Run() {
+    for (size_t i = 0; i < pieces_.size(); ++i) {
+      free_.acquire();
+      if (stop_) return;
+      std::vector<std::byte>& buffer = staging_[i % 2];
+      buffer.resize(std::max(buffer.size(), static_cast<size_t>(pieces_[i].bytes)));
+      status_[i % 2] = checkpoint_.Read(*pieces_[i].source, pieces_[i].offset,
+                                        std::span(buffer).first(static_cast<size_t>(pieces_[i].bytes)));
+      full_.release();
+    }
+  }
+
+  const checkpoint::Checkpoint& checkpoint_;
+  const std::vector<Piece>& pieces_;
+  std::vector<std::byte> staging_[2];
+  Status status_[2];
+  std::counting_semaphore<4> free_{2}, full_{0};
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+// Allocates a local tensor: zeros are the neutral fill of every format in the table.
+Result<model::LoadedTensor> Allocate(const checkpoint::Checkpoint& checkpoint, const plan::LocalTensor& local) {
+  model::LoadedTensor tensor;
+  tensor.role = local.role;
+  tensor.rows = local.rows;
+  tensor.cols = local.cols;
+  tensor.leaf = local.leaf;
+  int64_t bytes = local.rows * local.cols * static_cast<int64_t>(sizeof(float));
+  if (local.role != plan::Role::kVector) {
+    TRY_ASSIGN(tensor.format, FormatOf(checkpoint, local));
+    bytes = model::Matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, nullptr}.bytes();
+  }
+  TRY_ASSIGN(tensor.buffer, device::Buffer::Make(bytes, local.name));
+  return tensor;
+}
+
+}  // namespace
+
+Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
+                                       const LoadProgress& progress, std::atomic<uint32_t>* tick) {
+  model::LoadedTensors tensors;
+  std::vector<Piece> pieces;
+  int64_t total = 0, done = 0;
+  for (const plan::LocalTensor& local : map.tensors) {
+    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(checkpoint, local));
+    model::LoadedTensor& tensor = tensors.emplace(local.name, std::move(allocated)).first->second;
+    for (const plan::Slice& slice : local.slices) AddPieces(*checkpoint.Find(slice.source), slice, &tensor, &pieces);
+  }
+  for (const Piece& piece : pieces) total += piece.bytes;
+  std::vector<float> scratch;
+  ReadAhead reader(checkpoint, pieces);
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
+    TRY(Store(pieces[i], bytes, &scratch));
+    done += pieces[i].bytes;
+    if (tick != nullptr) tick->fetch_add(1, std::memory_order_relaxed);
+    if (progress) progress(done, total);
+  }
+  return tensors;
+}
+
+}  // namespace trivet::engine

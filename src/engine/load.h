@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loading one rank's shard: allocate it, filled neutrally, then copy the real slices into it.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+
+#include "base/result.h"
+#include "checkpoint/checkpoint.h"
+#include "model/weights.h"
+#include "plan/shard_map.h"
+
+namespace trivet::engine {
+
+/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are all
+/// the memory loading needs besides the shard itself.
+inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
+
+/// Called now and then with the bytes read so far and the bytes there are to read.
+using LoadProgress = std::function<void(int64_t done, int64_t total)>;
+
+/// Loads the tensors of `map`.
+///   progress  may be empty;  tick: raised as pieces arrive, may be null
+/// Ranks:   local.
+/// Errors:  kCapacity, kIo, kInvalid; kUnsupported when the sources of one local tensor have dtypes that no format holds.
+Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
+                                       const LoadProgress& progress, std::atomic<uint32_t>* tick);
+
+}  // namespace trivet::engine

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/open_model.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "kernels/weight_format.h"
+#include "plan/families.h"
+
+namespace trivet::engine {
+namespace {
+
+// Counts the tensors that are skipped for a known reason, and those nobody knows.
+void NoteExtraTensors(const plan::Geometry& geometry, OpenedModel* model) {
+  std::set<std::string> needed;
+  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, model->names)) needed.insert(tensor.name);
+  std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
+  for (const checkpoint::TensorInfo& info : model->checkpoint.tensors()) {
+    if (needed.contains(info.name)) continue;
+    std::string reason = plan::SkippedReason(info.name);
+    if (reason.empty()) reason = "not part of this family, not loaded";
+    auto& [count, first] = skipped[reason];
+    if (count++ == 0) first = info.name;
+  }
+  for (const auto& [reason, found] : skipped) {
+    model->notices.push_back(fmt::format("{} tensors such as {}: {}", found.first, found.second, reason));
+  }
+}
+
+}  // namespace
+
+Result<std::string> ResolveModel(const std::string& model, const std::string& program_dir,
+                                 const std::string& source_models) {
+  std::error_code ignored;
+  if (std::filesystem::exists(model, ignored)) return model;
+  const bool plain_name = !model.empty() && model.find('/') == std::string::npos && model[0] != '.';
+  for (const std::string& folder : {program_dir + "/models", program_dir + "/../models",
+                                    program_dir + "/../share/trivet/models", source_models}) {
+    const std::string path = folder + "/" + model;
+    if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
+  }
+  return MakeError(Code::kNotFound,
+                   fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
+                               "nothing at \"{}\"; check the path", model));
+}
+
+std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
+                                       const checkpoint::Checkpoint& checkpoint) {
+  std::vector<std::string> defects;
+  for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
+    const checkpoint::TensorInfo* info = checkpoint.Find(needed.name);
+    if (info == nullptr) {
+      defects.push_back(fmt::format("{}: expected a tensor of shape {}, found none; the checkpoint is incomplete or "
+                                    "config.json describes another model", needed.name,
+                                    checkpoint::ShapeText(needed.shape)));
+    } else if (info->shape != needed.shape) {
+      defects.push_back(fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong "
+                                    "together", needed.name, checkpoint::ShapeText(needed.shape),
+                                    checkpoint::ShapeText(info->shape), checkpoint.FileName(info->file)));
+    } else if (kernels::FormatFor(info->dtype) == nullptr) {
+      defects.push_back(fmt::format("{}: expected BF16, F16 or F32, found {} in {}; convert the checkpoint to one of them",
+                                    needed.name, tensor::DTypeName(info->dtype), checkpoint.FileName(info->file)));
+    }
+  }
+  return defects;
+}
+
+Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
+  TRY_ASSIGN(checkpoint::ModelFiles files, checkpoint::OpenModelDir(dir));
+  TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
+  std::vector<std::string> notices;
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
+  TRY_ASSIGN(plan::SourceNames names, plan::DetectNames(geometry, [&](const std::string& tensor) {
+               return checkpoint.Find(tensor) != nullptr;
+             }));
+  const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint);
+  if (!defects.empty()) {
+    return MakeError(Code::kInvalid, defects.size() == 1
+                                         ? defects[0]
+                                         : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
+                                                       defects.size() - 1));
+  }
+  OpenedModel model{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
+                    std::move(notices)};
+  NoteExtraTensors(model.geometry, &model);
+  return model;
+}
+
+}  // namespace trivet::engine

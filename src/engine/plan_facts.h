@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Facts about a model on disk that pricing a layout needs.
+#pragma once
+
+#include "engine/open_model.h"
+#include "plan/cost.h"
+
+namespace trivet::engine {
+
+/// Bytes of an average matrix element in the checkpoint, and of a cache element.
+plan::ElementBytes BytesOf(const OpenedModel& model);
+
+}  // namespace trivet::engine

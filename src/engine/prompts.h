@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The text side of a model: its tokenizer, its chat template, and the way from a conversation to token ids.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace trivet::engine {
+
+/// Tokenizer and chat template of one model directory.
+class Prompts {
+ public:
+  /// Errors:  those of the tokenizer and of the template's syntax.
+  static Result<Prompts> Open(const std::string& dir);
+
+  const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  bool has_template() const { return template_.has_value(); }
+
+  /// The conversation as text, by the chat template.
+  ///   request  an object with "messages", and optionally "tools", "add_generation_prompt" (default true) and "kwargs"
+  /// Errors:  kUnsupported when the model has no template; kInvalid with the template's own message.
+  Result<std::string> Render(const Json& request) const;
+
+  /// Token ids of a rendered conversation: the template has written every special token, so none is added.
+  Result<std::vector<TokenId>> EncodeChat(const Json& request) const;
+
+  /// Token ids of plain text, with what the tokenizer adds around it.
+  Result<std::vector<TokenId>> EncodeText(const std::string& text) const;
+
+ private:
+  explicit Prompts(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+
+  text::Tokenizer tokenizer_;
+  std::optional<text::ChatTemplate> template_, tools_template_;
+  Json special_tokens_;
+};
+
+}  // namespace trivet::engine

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/scoring.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace trivet::engine {
+namespace {
+
+// Appends the hidden states of one span, [count, H] of every layer.
+void TakeHidden(const Engine& engine, const sched::Span& span, ScoredSequence* out) {
+  const int64_t hidden = engine.model().geometry.hidden;
+  const auto layers = engine.model().geometry.layers.size();
+  out->hidden.resize(layers);
+  for (size_t layer = 0; layer < layers; ++layer) {
+    const auto at = engine.hidden().begin() +
+                    (static_cast<int64_t>(layer) * engine.step_tokens() + span.token_begin) * hidden;
+    out->hidden[layer].insert(out->hidden[layer].end(), at, at + span.count * hidden);
+  }
+}
+
+}  // namespace
+
+Result<std::vector<ScoredSequence>> Score(Engine* engine, const ScoreRequest& request) {
+  std::vector<ScoredSequence> scored(request.sequences.size());
+  if (request.hidden) engine->KeepHidden();
+  for (size_t i = 0; i < request.sequences.size(); ++i) {
+    sched::Request sequence;
+    sequence.id = SeqId{static_cast<int64_t>(i)};
+    sequence.prompt = request.sequences[i];
+    // Hidden states are read off spans, and only spans with logits are shown.
+    sequence.logits = request.last_only && !request.hidden ? sched::LogitsMode::kLast : sched::LogitsMode::kAll;
+    TRY(engine->Submit(std::move(sequence)));
+  }
+  bool more = true;
+  while (more) {
+    TRY_ASSIGN(more, engine->Step([&](const sched::Span& span, std::span<const float> logits,
+                                      bool) -> Result<std::optional<TokenId>> {
+                 const auto i = static_cast<size_t>(span.seq);
+                 ScoredSequence& out = scored[i];
+                 if (request.last_only) out.logits.clear();
+                 const std::span<const float> kept =
+                     request.last_only ? logits.last(static_cast<size_t>(engine->model().geometry.vocab)) : logits;
+                 out.logits.insert(out.logits.end(), kept.begin(), kept.end());
+                 if (request.hidden) TakeHidden(*engine, span, &out);
+                 return std::optional<TokenId>();
+               }));
+  }
+  for (size_t i = 0; i < scored.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});
+  return scored;
+}
+
+std::vector<double> TokenLogprobs(std::span<const TokenId> tokens, std::span<const float> logits, int64_t vocab) {
+  std::vector<double> logprobs;
+  for (size_t t = 0; t + 1 < tokens.size(); ++t) {
+    const std::span<const float> row = logits.subspan(t * static_cast<size_t>(vocab), static_cast<size_t>(vocab));
+    const double max = *std::max_element(row.begin(), row.end());
+    double sum = 0;
+    for (const float value : row) sum += std::exp(static_cast<double>(value) - max);
+    logprobs.push_back(static_cast<double>(row[static_cast<size_t>(tokens[t + 1])]) - max - std::log(sum));
+  }
+  return logprobs;
+}
+
+}  // namespace trivet::engine

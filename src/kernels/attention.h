@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Causal grouped-query attention over a paged cache, and writing that cache.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/kernel.h"
+#include "kernels/token_span.h"
+
+namespace trivet::kernels {
+
+/// Keys of one page and of one block of the softmax: blocks stand at absolute multiples of 64, so a query sees the same
+/// blocks whatever step computes it.
+inline constexpr int64_t kBlockKeys = 64;
+
+/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at the same place
+/// of `values` as [64, D].
+struct KvPages {
+  float* keys = nullptr;
+  float* values = nullptr;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 0;
+
+  int64_t Offset(int64_t page, int64_t head) const { return (page * kv_heads + head) * kBlockKeys * head_dim; }
+};
+
+/// For every token t and query head, over the blocks of keys 0 .. position(t):
+///   s_j = (fma chain over d of q[d] * k_j[d]) * scale;  m = max s_j;  p_j = exp(s_j - m), 0 for keys after t
+///   l = halving sum of the block's 64 p_j;  o[d] = fma chain over j of p_j * v_j[d]
+/// and blocks are merged in ascending order:  M' = max(M, m);  L = L * exp(M - M') + l * exp(m - M'), O likewise.
+/// The output is O / L.
+///   q      head h of token t is at q + t * q_stride + h * q_head_stride, D values
+///   q_to_kv [q_heads] ascending
+///   out    [T, q_heads * D] float32, dense
+///   range  items [begin, end) of T * kv_heads: item i is KV head i % kv_heads of token i / kv_heads
+struct Attention {
+  struct Args {
+    const float* q = nullptr;
+    int64_t q_stride = 0;
+    int64_t q_head_stride = 0;
+    int64_t q_heads = 0;
+    const int32_t* q_to_kv = nullptr;
+    KvPages cache;
+    float scale = 1;
+    float* out = nullptr;
+    std::span<const TokenSpan> spans;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "attention";
+  static std::span<const KernelRow<Attention>> Rows();
+};
+
+/// Stores the step's keys and values in their pages.
+///   kv     key head h of token t is at kv + t * kv_stride + h * D, value head h follows kv_heads * D later
+///   range  tokens [begin, end)
+struct KvWrite {
+  struct Args {
+    const float* kv = nullptr;
+    int64_t kv_stride = 0;
+    KvPages cache;
+    std::span<const TokenSpan> spans;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "kv_write";
+  static std::span<const KernelRow<KvWrite>> Rows();
+};
+
+/// The span that holds token row `t` of the step.
+const TokenSpan& SpanOf(std::span<const TokenSpan> spans, int64_t t);
+
+/// Query heads [first, last) that use KV head `kv`.
+struct HeadRange {
+  int64_t first, last;
+};
+HeadRange HeadsOf(const Attention::Args& args, int64_t kv);
+
+}  // namespace trivet::kernels

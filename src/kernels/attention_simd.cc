@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Attention with vectors over keys for the scores and over channels for the values. Up to four query heads that share a
+// KV head go together: four accumulator vectors each hide the latency of the chains and share every load.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/attention_simd.cc"
+#include <hwy/foreach_target.h>
+// After foreach_target, as Highway asks.
+#include <hwy/highway.h>
+
+#include <algorithm>
+
+#include "kernels/attention.h"
+#include "kernels/ops-inl.h"
+#include "kernels/reference.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace trivet::kernels::HWY_NAMESPACE {
+
+constexpr int64_t kKeyVectors = 4;    // score vectors held at once; the block is walked in steps of them
+constexpr int64_t kHeadsAtOnce = 4;
+
+// scores[h][64] of N query heads against one block; keys beyond `visible` get values that are never used.
+template <int64_t N>
+HWY_INLINE void Scores(const float* const* q, const float* HWY_RESTRICT keys, int64_t dim, float scale,
+                       float (*HWY_RESTRICT scores)[kBlockKeys]) {
+  for (int64_t j = 0; j < kBlockKeys; j += kKeyVectors * kL) {
+    VF acc[N][kKeyVectors];
+    for (auto& head : acc) {
+      for (VF& a : head) a = hn::Zero(DF());
+    }
+    for (int64_t d = 0; d < dim; ++d) {
+      for (int64_t v = 0; v < kKeyVectors; ++v) {
+        const VF k = hn::LoadU(DF(), keys + d * kBlockKeys + j + v * kL);
+        for (int64_t n = 0; n < N; ++n) acc[n][v] = hn::MulAdd(hn::Set(DF(), q[n][d]), k, acc[n][v]);
+      }
+    }
+    for (int64_t n = 0; n < N; ++n) {
+      for (int64_t v = 0; v < kKeyVectors; ++v) {
+        hn::StoreU(hn::Mul(acc[n][v], hn::Set(DF(), scale)), DF(), scores[n] + j + v * kL);
+      }
+    }
+  }
+}
+
+// Replaces 64 scores by exp(s - max), zero from `visible` on, and returns max and the halving sum.
+struct Softmax {
+  float max, sum;
+};
+HWY_INLINE Softmax Exponentials(float* HWY_RESTRICT p, int64_t visible) {
+  const float max = *std::max_element(p, p + visible);
+  for (int64_t j = 0; j < kBlockKeys; j += kL) {
+    const VF e = Exp<VectorOps>(hn::Sub(hn::LoadU(DF(), p + j), hn::Set(DF(), max)));
+    hn::StoreU(hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(std::clamp<int64_t>(visible - j, 0, kL))), e),
+               DF(), p + j);
+  }
+  float sums[kBlockKeys / 2];
+  for (int64_t j = 0; j < kBlockKeys / 2; j += kL) {
+    hn::StoreU(hn::Add(hn::LoadU(DF(), p + j), hn::LoadU(DF(), p + j + kBlockKeys / 2)), DF(), sums + j);
+  }
+  return {max, HalvingSum(sums, kBlockKeys / 2)};
+}
+
+// out[n] = out[n] * keep[n] + (chain over j of p[n][j] * values[j]) * take[n], channels in vectors.
+template <int64_t N>
+HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const float* HWY_RESTRICT values, int64_t dim,
+                           int64_t visible, const float* keep, const float* take, float* const* out) {
+  for (int64_t d = 0; d < dim; d += 2 * kL) {
+    const bool two = d + 2 * kL <= dim;
+    VF acc[N][2];
+    for (auto& head : acc) head[0] = head[1] = hn::Zero(DF());
+    for (int64_t j = 0; j < visible; ++j) {
+      const VF v0 = hn::LoadU(DF(), values + j * dim + d);
+      const VF v1 = two ? hn::LoadU(DF(), values + j * dim + d + kL) : v0;
+      for (int64_t n = 0; n < N; ++n) {
+        const VF weight = hn::Set(DF(), p[n][j]);
+        acc[n][0] = hn::MulAdd(weight, v0, acc[n][0]);
+        acc[n][1] = hn::MulAdd(weight, v1, acc[n][1]);
+      }
+    }
+    for (int64_t n = 0; n < N; ++n) {
+      for (int64_t v = 0; v < (two ? 2 : 1); ++v) {
+        float* at = out[n] + d + v * kL;
+        const VF kept = hn::Mul(hn::LoadU(DF(), at), hn::Set(DF(), keep[n]));
+        hn::StoreU(hn::Add(kept, hn::Mul(acc[n][v], hn::Set(DF(), take[n]))), DF(), at);
+      }
+    }
+  }
+}
+
+// N query heads of one token that share KV head `kv`.
+template <int64_t N>
+HWY_INLINE void Heads(const Attention::Args& args, const float* const* q, int64_t kv, const TokenSpan& span,
+                      int64_t position, float* const* out) {
+  const int64_t dim = args.cache.head_dim;
+  float max[N] = {}, sum[N] = {}, keep[N], take[N];
+  HWY_ALIGN float p[N][kBlockKeys];
+  for (int64_t n = 0; n < N; ++n) std::fill_n(out[n], dim, 0.0F);
+  for (int64_t block = 0; block <= position / kBlockKeys; ++block) {
+    const int64_t at = args.cache.Offset(span.pages[block], kv);
+    const int64_t visible = std::min(kBlockKeys, position + 1 - block * kBlockKeys);
+    Scores<N>(q, args.cache.keys + at, dim, args.scale, p);
+    for (int64_t n = 0; n < N; ++n) {
+      const Softmax softmax = Exponentials(p[n], visible);
+      const float merged = block == 0 ? softmax.max : std::max(max[n], softmax.max);
+      keep[n] = block == 0 ? 0.0F : Exp<ScalarOps>(max[n] - merged);
+      take[n] = Exp<ScalarOps>(softmax.max - merged);
+      sum[n] = sum[n] * keep[n] + softmax.sum * take[n];
+      max[n] = merged;
+    }
+    Accumulate<N>(p, args.cache.values + at, dim, visible, keep, take, out);
+  }
+  for (int64_t n = 0; n < N; ++n) {
+    for (int64_t d = 0; d < dim; ++d) out[n][d] /= sum[n];
+  }
+}
+
+template <int64_t N>
+HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t first, int64_t kv) {
+  const TokenSpan& span = SpanOf(args.spans, t);
+  const float* q[N];
+  float* out[N];
+  for (int64_t n = 0; n < N; ++n) {
+    q[n] = args.q + t * args.q_stride + (first + n) * args.q_head_stride;
+    out[n] = args.out + (t * args.q_heads + first + n) * args.cache.head_dim;
+  }
+  Heads<N>(args, q, kv, span, span.start + t - span.token_begin, out);
+}
+
+void AttentionSimd(const Attention::Args& args) {
+  if (args.cache.head_dim % kL != 0) return AttentionRef(args);  // the same bits, for widths that no vector divides
+  for (int64_t item = args.begin; item < args.end; ++item) {
+    const int64_t t = item / args.cache.kv_heads, kv = item % args.cache.kv_heads;
+    auto [first, last] = HeadsOf(args, kv);
+    for (; last - first >= kHeadsAtOnce; first += kHeadsAtOnce) Group<kHeadsAtOnce>(args, t, first, kv);
+    for (; last - first >= 2; first += 2) Group<2>(args, t, first, kv);
+    for (; first < last; ++first) Group<1>(args, t, first, kv);
+  }
+}
+
+}  // namespace trivet::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace trivet::kernels {
+
+std::span<const KernelRow<Attention>> Attention::Rows() {
+  static constexpr KernelRow<Attention> kRows[] = {
+#if HWY_TARGETS & HWY_AVX3
+      {"attention/avx512", HWY_AVX3, N_AVX3::AttentionSimd},
+#endif
+#if HWY_TARGETS & HWY_AVX2
+      {"attention/avx2", HWY_AVX2, N_AVX2::AttentionSimd},
+#endif
+#if HWY_TARGETS & HWY_NEON
+      {"attention/neon", HWY_NEON, N_NEON::AttentionSimd},
+#endif
+      {"attention/ref", 0, AttentionRef},
+  };
+  return kRows;
+}
+
+}  // namespace trivet::kernels
+#endif

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gates: the MLP's silu(gate) * up, and the attention output's sigmoid gate.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/kernel.h"
+
+namespace trivet::kernels {
+
+/// y = silu(gate) * up.
+///   x      [M, 2F] float32, dense: F gate values, then F up values
+///   y      [M, F] float32, dense
+///   range  rows [begin, end)
+struct GatedAct {
+  struct Args {
+    const float* x = nullptr;
+    float* y = nullptr;
+    int64_t width = 0;  // F
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "gated_act";
+  static std::span<const KernelRow<GatedAct>> Rows();
+};
+
+/// x = x * sigmoid(gate), in place, head by head.
+///   x      [T, heads * n] float32, dense
+///   gate   head h of token t is at gate + t * gate_stride + h * gate_head_stride, n values
+///   range  tokens [begin, end)
+struct SigmoidGate {
+  struct Args {
+    float* x = nullptr;
+    const float* gate = nullptr;
+    int64_t gate_stride = 0;
+    int64_t gate_head_stride = 0;
+    int64_t heads = 0;
+    int64_t n = 0;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "sigmoid_gate";
+  static std::span<const KernelRow<SigmoidGate>> Rows();
+};
+
+}  // namespace trivet::kernels

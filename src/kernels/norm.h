@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Normalisations over a row, or over the heads inside a row.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/kernel.h"
+
+namespace trivet::kernels {
+
+/// Where a norm's rows stand: `heads` rows of n values inside each of the outer rows.
+///   row r is at data + (r / heads) * stride + (r % heads) * head_stride
+struct NormRows {
+  int64_t heads = 1;
+  int64_t stride = 0;
+  int64_t head_stride = 0;
+
+  int64_t At(int64_t row) const { return row / heads * stride + row % heads * head_stride; }
+};
+
+/// y = (x / sqrt(mean(x^2) + eps)) * (offset + weight), rounded after every operation; the sum as in lanes.h, and
+/// 1 / sqrt as a square root and a division.
+///   x, y    float32, rows of n; y may be x
+///   weight  [n] float32
+///   range   rows [begin, end)
+/// Source:   RMSNorm; offset is 1 where the family stores weight - 1.
+struct RmsNorm {
+  struct Args {
+    const float* x = nullptr;
+    NormRows x_rows;
+    float* y = nullptr;
+    NormRows y_rows;
+    const float* weight = nullptr;
+    int64_t n = 0;
+    float eps = 0;
+    float offset = 0;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "rms_norm";
+  static std::span<const KernelRow<RmsNorm>> Rows();
+};
+
+/// x = x / sqrt(sum(x^2) + 1e-6) * scale, in place.
+///   x       float32, rows of n;  range: rows [begin, end)
+/// Source:   the delta net's normalisation of queries and keys: eps is added to the sum, not to the mean.
+struct L2Norm {
+  struct Args {
+    float* x = nullptr;
+    NormRows rows;
+    int64_t n = 0;
+    float scale = 1;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "l2_norm";
+  static std::span<const KernelRow<L2Norm>> Rows();
+};
+
+/// x = RmsNorm(x, weight, offset 0) * silu(gate), in place: the delta net's output norm, norm first, then gate.
+///   x       float32, rows of n;  gate: rows of n;  weight: [n];  range: rows [begin, end)
+struct GatedNorm {
+  struct Args {
+    float* x = nullptr;
+    NormRows x_rows;
+    const float* gate = nullptr;
+    NormRows gate_rows;
+    const float* weight = nullptr;
+    int64_t n = 0;
+    float eps = 0;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "gated_norm";
+  static std::span<const KernelRow<GatedNorm>> Rows();
+};
+
+}  // namespace trivet::kernels

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// The reference row of every family: plain loops, the specification that every other row matches bit for bit.
+#pragma once
+
+#include "kernels/attention.h"
+#include "kernels/conv1d.h"
+#include "kernels/delta_net.h"
+#include "kernels/gated_act.h"
+#include "kernels/gemm.h"
+#include "kernels/norm.h"
+#include "kernels/token_ops.h"
+
+namespace trivet::kernels {
+
+/// The reference of each family; the family's header says what it computes.
+void GemmRef(const Gemm::Args& args);
+void RmsNormRef(const RmsNorm::Args& args);
+void L2NormRef(const L2Norm::Args& args);
+void GatedNormRef(const GatedNorm::Args& args);
+void GatedActRef(const GatedAct::Args& args);
+void SigmoidGateRef(const SigmoidGate::Args& args);
+void Conv1dRef(const Conv1d::Args& args);
+void DeltaNetRef(const DeltaNet::Args& args);
+void AttentionRef(const Attention::Args& args);
+void KvWriteRef(const KvWrite::Args& args);
+void EmbedRef(const Embed::Args& args);
+void RopeRef(const Rope::Args& args);
+void RouteRef(const Route::Args& args);
+void AddSumsRef(const AddSums::Args& args);
+
+}  // namespace trivet::kernels

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernel table: every family, and the choice of one row each for a run.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/attention.h"
+#include "kernels/conv1d.h"
+#include "kernels/delta_net.h"
+#include "kernels/gated_act.h"
+#include "kernels/gemm.h"
+#include "kernels/norm.h"
+#include "kernels/token_ops.h"
+
+namespace trivet::kernels {
+
+/// The chosen row of every family: what a model calls.
+struct Kernels {
+  const KernelRow<Embed>* embed = nullptr;
+  const KernelRow<RmsNorm>* rms_norm = nullptr;
+  const KernelRow<L2Norm>* l2_norm = nullptr;
+  const KernelRow<GatedNorm>* gated_norm = nullptr;
+  const KernelRow<Gemm>* gemm = nullptr;
+  const KernelRow<Rope>* rope = nullptr;
+  const KernelRow<KvWrite>* kv_write = nullptr;
+  const KernelRow<Attention>* attention = nullptr;
+  const KernelRow<SigmoidGate>* sigmoid_gate = nullptr;
+  const KernelRow<Conv1d>* conv1d = nullptr;
+  const KernelRow<DeltaNet>* delta_net = nullptr;
+  const KernelRow<Route>* route = nullptr;
+  const KernelRow<GatedAct>* gated_act = nullptr;
+  const KernelRow<AddSums>* add_sums = nullptr;
+
+  /// Names of the rows, in the order above.
+  std::vector<std::string> Names() const;
+};
+
+/// How rows are chosen: `rows` is a suffix such as "ref" or "avx2" that every family that has such a row must take;
+/// `force` names one row for one family and wins.
+struct KernelOptions {
+  std::string rows;
+  std::map<std::string, std::string> force;  // family -> row name
+};
+
+/// Chooses a row for every family.
+/// Errors:  kUsage when a suffix or row name exists nowhere or the machine cannot run it: lists what can.
+Result<Kernels> SelectKernels(const KernelOptions& options);
+
+/// Row names of every family that this machine can run, in preference order.
+std::vector<std::vector<std::string>> RunnableRows();
+
+}  // namespace trivet::kernels

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers.h"
+
+namespace trivet::model {
+
+Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, std::span<float> x) {
+  kernels::Embed::Args args;
+  Matrix rows = table;
+  rows.k = runtime.geometry.hidden;  // also on a rank whose share of the table is empty
+  args.table = &rows;
+  args.first_id = runtime.shard.vocab.begin;
+  args.real = runtime.shard.vocab.real;
+  args.tokens = step.tokens.data();
+  args.x = x.data();
+  args.end = static_cast<int64_t>(step.tokens.size());
+  runtime.kernels.embed->run(args);
+  if (runtime.layout.partial.vocab) {
+    // One rank's bit patterns, zeros elsewhere: an integer sum puts them together without rounding.
+    TRY(runtime.comm.AllReduce(std::span<uint32_t>(reinterpret_cast<uint32_t*>(x.data()), x.size())));
+  }
+  if (runtime.sites != nullptr) runtime.sites->Add("embed", record::kNoLayer, std::as_bytes(x));
+  return {};
+}
+
+}  // namespace trivet::model

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cmath>
+
+#include "model/layers.h"
+
+namespace trivet::model {
+
+void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
+                   std::span<const float> x, const Sums& sums) {
+  const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
+  const plan::DeltaNetShard& shard = runtime.shard.delta_net;
+  if (shard.v_heads == 0) return;
+  const device::Workspace::Frame frame(&runtime.workspace);
+  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t dk = geometry.k_dim, dv = geometry.v_dim, stride = weights.in.n;
+  const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * dv;  // queries, keys, values
+
+  const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
+  runtime.Multiply(x, tokens, weights.in, in);
+  const float* z = in.data() + channels;
+  const float* ba = z + shard.v_heads * dv;
+
+  const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
+  const kernels::Conv1d::Args conv{in.data(),  stride,   weights.taps.data(),  runtime.caches.conv(index),
+                                   runtime.caches.conv_stride(), qkv.data(), channels, geometry.conv_width, step.spans, 0, 0};
+  // Sixteen channels at a time keep vectors whole.
+  runtime.Parallel((channels + 15) / 16, tokens * channels * 16, [&](int64_t begin, int64_t end) {
+    kernels::Conv1d::Args part = conv;
+    part.begin = begin * 16;
+    part.end = std::min(end * 16, channels);
+    runtime.kernels.conv1d->run(part);
+  });
+  const int64_t heads = tokens * shard.k_heads;
+  const kernels::NormRows rows{shard.k_heads, channels, dk};
+  const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
+  runtime.kernels.l2_norm->run({qkv.data(), rows, dk, scale, 0, heads});
+  runtime.kernels.l2_norm->run({qkv.data() + shard.k_heads * dk, rows, dk, 1.0F, 0, heads});
+
+  const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.v_heads * dv);  // [T, v_heads * dv]
+  const kernels::DeltaNet::Args delta{qkv.data(),     channels,      ba, stride, weights.a_log, weights.dt_bias,
+                                      shard.v_to_k.data(), shard.k_heads, shard.v_heads, dk, dv,
+                                      runtime.caches.state(index), runtime.caches.state_stride(), out.data(),
+                                      step.spans, 0, 0};
+  runtime.Parallel(shard.v_heads, tokens * shard.v_heads * dk * dv * 4, [&](int64_t begin, int64_t end) {
+    kernels::DeltaNet::Args part = delta;
+    part.begin = begin;
+    part.end = end;
+    runtime.kernels.delta_net->run(part);
+  });
+  const kernels::NormRows out_rows{shard.v_heads, shard.v_heads * dv, dv};
+  const kernels::NormRows z_rows{shard.v_heads, stride, dv};
+  const auto eps = static_cast<float>(runtime.geometry.norm_eps);
+  const int64_t values = tokens * shard.v_heads;
+  runtime.Parallel(values, values * dv * 16, [&](int64_t begin, int64_t end) {
+    runtime.kernels.gated_norm->run({out.data(), out_rows, z, z_rows, weights.norm, dv, eps, begin, end});
+  });
+  runtime.MultiplyAdd(out, tokens, weights.out, {}, sums);
+}
+
+}  // namespace trivet::model

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/layers.h"
+
+namespace trivet::model {
+
+void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const float> x, int64_t m,
+              const RowMap& rows, const Sums& sums) {
+  const int64_t width = weights.down.k;
+  if (m == 0 || width == 0) return;
+  const device::Workspace::Frame frame(&runtime.workspace);
+  const std::span<float> gate_up = runtime.workspace.Take<float>(m * 2 * width);  // [m, 2F]
+  const std::span<float> act = runtime.workspace.Take<float>(m * width);          // [m, F]
+  runtime.MultiplyRows(x, m, weights.gate_up, rows.x_rows, gate_up);
+  kernels::GatedAct::Args args;
+  args.x = gate_up.data();
+  args.y = act.data();
+  args.width = width;
+  runtime.Parallel(m, m * width * 16, [&](int64_t begin, int64_t end) {
+    kernels::GatedAct::Args part = args;
+    part.begin = begin;
+    part.end = end;
+    runtime.kernels.gated_act->run(part);
+  });
+  runtime.MultiplyAdd(act, m, weights.down, {nullptr, rows.y_rows, rows.scale}, sums);
+}
+
+}  // namespace trivet::model

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model.h"
+
+#include <algorithm>
+
+#include "model/layers.h"
+
+namespace trivet::model {
+
+Status Model::Forward(const StepView& step, const StepOutput& output) {
+  const device::Workspace::Frame frame(&runtime_.workspace);
+  const int64_t tokens = static_cast<int64_t>(step.tokens.size());
+  const std::span<float> x = runtime_.workspace.Take<float>(tokens * runtime_.geometry.hidden);  // [T, H]
+  runtime_.comm.BeginStep();
+  TRY(Embed(runtime_, weights_.embed, step, x));
+  for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
+    TRY(Block(static_cast<int64_t>(layer), step, x));
+    if (!output.hidden.empty()) std::copy(x.begin(), x.end(), output.hidden.begin() + static_cast<int64_t>(layer * x.size()));
+  }
+  return Head(runtime_, weights_, step, x, output.logits);
+}
+
+Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
+  const device::Workspace::Frame frame(&runtime_.workspace);
+  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
+  const plan::LayerGeometry& kind = runtime_.geometry.layers[static_cast<size_t>(layer)];
+  const plan::Partials& partial = runtime_.layout.partial;
+  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const std::span<float> h = runtime_.workspace.Take<float>(static_cast<int64_t>(x.size()));
+
+  runtime_.Norm(x, w.input_norm, h);
+  const Sums mixed = runtime_.NewSums(tokens);
+  if (kind.mixer == plan::Mixer::kAttention) {
+    AttentionLayer(runtime_, w.attention, w.index, step, h, mixed);
+    TRY(runtime_.AddResidual("attn", layer, partial.attention, mixed, x));
+  } else {
+    DeltaNetLayer(runtime_, w.delta_net, w.index, step, h, mixed);
+    TRY(runtime_.AddResidual("gdn", layer, partial.delta_net, mixed, x));
+  }
+
+  runtime_.Norm(x, w.post_norm, h);
+  const Sums channels = runtime_.NewSums(tokens);
+  if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
+    MlpLayer(runtime_, w.mlp, h, tokens, {}, channels);
+    return runtime_.AddResidual("mlp", layer, partial.mlp, channels, x);
+  }
+  MoeLayer(runtime_, w.moe, h, channels);
+  return runtime_.AddResidual("moe", layer, partial.experts || partial.shared, channels, x);
+}
+
+int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, int64_t tokens,
+                              int64_t rows) {
+  const int64_t hidden = geometry.hidden;
+  const plan::AttentionGeometry& attention = geometry.attention;
+  const plan::DeltaNetGeometry& delta = geometry.delta_net;
+  const plan::MoeGeometry& moe = geometry.moe;
+  // Per token, 4-byte words: the residual stream, its norm and two sums of 8 bytes; then the largest layer.
+  const int64_t stream = hidden * (1 + 1 + 2 * 2);
+  const int64_t q = shard.attention.q_heads * attention.head_dim;
+  const int64_t attn = q * (attention.output_gate ? 2 : 1) + 2 * shard.attention.kv_heads * attention.head_dim + q +
+                       attention.rotary_dim;
+  const int64_t values = shard.delta_net.v_heads * delta.v_dim;
+  const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + values;
+  const int64_t gdn = (channels + values + 2 * shard.delta_net.v_heads) + channels + values;
+  const int64_t width = std::max({shard.mlp.width, shard.shared.width, shard.experts.channels.width});
+  const int64_t mlp = 3 * width + (moe.experts + 1) + 2 * moe.top_k + 3;
+  const int64_t head = rows * (2 * hidden + shard.vocab.rows);
+  // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
+  return 4 * (tokens * (stream + std::max({attn, gdn, mlp})) + head) + 64 * 64;
+}
+
+}  // namespace trivet::model

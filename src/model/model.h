@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// The forward pass of one rank.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "base/result.h"
+#include "model/runtime.h"
+#include "model/step_view.h"
+#include "model/weights.h"
+
+namespace trivet::model {
+
+/// What a step leaves behind besides caches.
+struct StepOutput {
+  std::span<float> logits;  // rank 0: [L, V] float32, true vocabulary; other ranks: empty
+  std::span<float> hidden;  // [layers][T, H] float32 after every block, or empty when nobody asked
+};
+
+/// A model's shard, immutable after binding.
+class Model {
+ public:
+  Model(const Runtime& runtime, Weights weights) : runtime_(runtime), weights_(std::move(weights)) {}
+
+  /// Computes one step: T tokens in, L rows of logits out; caches move on.
+  /// Ranks:   collective.
+  /// Errors:  kPeer.
+  Status Forward(const StepView& step, const StepOutput& output);
+
+  const Weights& weights() const { return weights_; }
+
+  /// Scratch a step of `tokens` tokens and `rows` logits rows needs at most.  Units: bytes.
+  static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, int64_t tokens,
+                                int64_t rows);
+
+ private:
+  Status Block(int64_t layer, const StepView& step, std::span<float> x);
+
+  const Runtime runtime_;
+  const Weights weights_;
+};
+
+}  // namespace trivet::model

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/runtime.h"
+
+#include <algorithm>
+
+namespace trivet::model {
+
+void Runtime::RunGemm(kernels::Gemm::Args args) const {
+  args.numerics = numerics;
+  args.flags = flags;
+  const Matrix& w = *args.w;
+  // Whole groups of four tiles: the gemm takes single rows four tiles at a time.
+  const int64_t groups = (w.tiles() + 3) / 4;
+  Parallel(groups, args.m * w.n * w.k, [&](int64_t begin, int64_t end) {
+    kernels::Gemm::Args part = args;
+    part.tile_begin = begin * 4;
+    part.tile_end = std::min(end * 4, w.tiles());
+    kernels.gemm->run(part);
+  });
+}
+
+void Runtime::MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
+                           std::span<float> y) const {
+  if (w.n == 0 || m == 0) return;
+  kernels::Gemm::Args args;
+  args.x = x.data();
+  args.x_stride = w.k;
+  args.x_rows = x_rows;
+  args.m = m;
+  args.w = &w;
+  args.y = y.data();
+  args.y_stride = w.n;
+  RunGemm(args);
+}
+
+void Runtime::MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows,
+                          const Sums& sums) const {
+  if (w.n == 0 || w.k == 0 || m == 0) return;
+  kernels::Gemm::Args args;
+  args.x = x.data();
+  args.x_stride = w.k;
+  args.x_rows = rows.x_rows;
+  args.m = m;
+  args.w = &w;
+  args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
+  args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
+  args.y_stride = w.n;
+  args.y_rows = rows.y_rows;
+  args.row_scale = rows.scale;
+  RunGemm(args);
+}
+
+void Runtime::Norm(std::span<const float> x, const float* weight, std::span<float> y) const {
+  const int64_t hidden = geometry.hidden;
+  kernels::RmsNorm::Args args;
+  args.x = x.data();
+  args.y = y.data();
+  args.x_rows = args.y_rows = {1, hidden, 0};
+  args.weight = weight;
+  args.n = hidden;
+  args.eps = static_cast<float>(geometry.norm_eps);
+  args.offset = static_cast<float>(geometry.norm_offset);
+  const auto rows = static_cast<int64_t>(x.size()) / hidden;
+  Parallel(rows, rows * hidden, [&](int64_t begin, int64_t end) {
+    kernels::RmsNorm::Args part = args;
+    part.begin = begin;
+    part.end = end;
+    kernels.rms_norm->run(part);
+  });
+}
+
+Sums Runtime::NewSums(int64_t tokens) const {
+  const int64_t count = tokens * geometry.hidden;
+  Sums sums;
+  if (numerics == kernels::Numerics::kExact) {
+    sums.fixed = workspace.Take<int64_t>(count);
+    std::fill(sums.fixed.begin(), sums.fixed.end(), 0);
+  } else {
+    sums.fast = workspace.Take<float>(count);
+    std::fill(sums.fast.begin(), sums.fast.end(), 0.0F);
+  }
+  return sums;
+}
+
+Status Runtime::AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums,
+                            std::span<float> x) const {
+  if (partial) {
+    if (!sums.fixed.empty()) TRY(comm.AllReduce(sums.fixed));
+    if (!sums.fast.empty()) TRY(comm.AllReduce(sums.fast));
+  }
+  kernels::AddSums::Args args;
+  args.x = x.data();
+  args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
+  args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
+  args.end = static_cast<int64_t>(x.size());
+  kernels.add_sums->run(args);
+  if (sites != nullptr) sites->Add(site, layer, std::as_bytes(x));
+  return {};
+}
+
+}  // namespace trivet::model

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a forward pass runs with: the chosen kernels, the rank's threads, scratch, caches and communicator; and the few
+// calls that every layer makes through them.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "cache/caches.h"
+#include "comm/communicator.h"
+#include "device/workspace.h"
+#include "kernels/registry.h"
+#include "model/step_view.h"
+#include "model/weights.h"
+#include "plan/geometry.h"
+#include "plan/layout.h"
+#include "record/sites.h"
+
+namespace trivet::model {
+
+/// A sum over K that leaves and ranks still add to: [T, H], on the integer grid or, in fast mode, in float32. Exactly one
+/// of the two is not empty.
+struct Sums {
+  std::span<int64_t> fixed;
+  std::span<float> fast;
+};
+
+/// Where a product's input and output rows are; null pointers mean row m itself (see kernels/gemm.h).
+struct RowMap {
+  const int32_t* x_rows = nullptr;
+  const int32_t* y_rows = nullptr;
+  const float* scale = nullptr;
+};
+
+/// The surroundings of one rank's forward pass. References outlive it.
+struct Runtime {
+  const plan::Geometry& geometry;
+  const plan::Layout& layout;
+  const plan::RankShard& shard;
+  const kernels::Kernels& kernels;
+  const kernels::Numerics numerics;
+  comm::Communicator& comm;
+  ThreadPool& pool;
+  device::Workspace& workspace;
+  cache::Caches& caches;
+  record::SiteLog* sites = nullptr;        // digests of what every rank must agree on, when asked for
+  std::atomic<uint32_t>* flags = nullptr;  // kernels::RangeFlags of the steps so far
+
+  /// y = x w^T, complete on this rank.
+  ///   x [m, K] row stride K;  y [m, N] dense
+  void Multiply(std::span<const float> x, int64_t m, const Matrix& w, std::span<float> y) const {
+    MultiplyRows(x, m, w, nullptr, y);
+  }
+  /// As Multiply, reading row x_rows[i] of x for output row i.
+  void MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
+                    std::span<float> y) const;
+  /// sums += scale * x w^T for the rows of `rows`: this rank's part of a sum over K.
+  void MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows, const Sums& sums) const;
+
+  /// y = RMS norm of x, both [rows, H].
+  void Norm(std::span<const float> x, const float* weight, std::span<float> y) const;
+
+  /// Zeroed sums of `tokens` rows in the workspace.
+  Sums NewSums(int64_t tokens) const;
+  /// Finishes a residual branch: adds the sums of all ranks when they hold parts, then x += the total.
+  ///   x [T, H]
+  /// Errors:  kPeer.
+  Status AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums, std::span<float> x) const;
+
+  /// Runs body(begin, end) over `count` items; `work` is their total cost in multiply-adds, from which the share of a
+  /// thread follows.
+  template <class Body>
+  void Parallel(int64_t count, int64_t work, const Body& body) const {
+    // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one core.
+    const int64_t ranges = std::max<int64_t>(1, std::min<int64_t>(work >> 19, pool.size() * 4));
+    pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());
+  }
+
+ private:
+  void RunGemm(kernels::Gemm::Args args) const;
+};
+
+}  // namespace trivet::model

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+// The weights of one rank, bound to the places where the forward pass uses them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "device/buffer.h"
+#include "kernels/weight_format.h"
+#include "plan/geometry.h"
+#include "plan/layout.h"
+#include "plan/shard_map.h"
+
+namespace trivet::model {
+
+/// One loaded tensor: packed when its role is a matrix or the embedding, else float32 [rows, cols].
+struct LoadedTensor {
+  plan::Role role = plan::Role::kMatrix;
+  kernels::WeightFormat format = kernels::WeightFormat::kBF16;
+  int64_t rows = 0, cols = 0, leaf = 0;
+  device::Buffer buffer;
+};
+
+/// Everything a rank loaded, by local name (plan/shard_map.h).
+using LoadedTensors = std::unordered_map<std::string, LoadedTensor>;
+
+/// A matrix that may be absent on this rank (n == 0).
+using Matrix = kernels::PackedMatrix;
+
+struct AttentionWeights {
+  Matrix qkv;                      // [q_heads * (2) D + 2 kv_heads * D, H]
+  Matrix o;                        // [H, q_heads * D]
+  const float* q_norm = nullptr;   // [D], or null
+  const float* k_norm = nullptr;
+};
+
+struct DeltaNetWeights {
+  Matrix in;                       // [queries, keys, values, z, b, a; H]
+  Matrix out;                      // [H, v_heads * dv]
+  std::vector<float> taps;         // [W, channels]
+  const float* a_log = nullptr;    // [v_heads]
+  const float* dt_bias = nullptr;  // [v_heads]
+  const float* norm = nullptr;     // [dv]
+};
+
+/// A gated MLP: also one expert, and the shared expert.
+struct MlpWeights {
+  Matrix gate_up;  // [2F, H]
+  Matrix down;     // [H, F]
+};
+
+struct MoeWeights {
+  Matrix router;                    // [E (+ 1 shared gate), H]
+  std::vector<MlpWeights> experts;  // by local slot
+  MlpWeights shared;
+};
+
+struct LayerWeights {
+  int64_t index = 0;                  // number of the layer among those with the same mixer: its place in the caches
+  const float* input_norm = nullptr;  // [H]
+  const float* post_norm = nullptr;   // [H]
+  AttentionWeights attention;
+  DeltaNetWeights delta_net;
+  MlpWeights mlp;
+  MoeWeights moe;
+};
+
+/// All weights of one rank. Views point into `tensors`, which it owns.
+struct Weights {
+  LoadedTensors tensors;
+  Matrix embed;  // [V_local, H]
+  Matrix head;   // the same as embed when the head is tied
+  const float* final_norm = nullptr;
+  std::vector<LayerWeights> layers;
+
+  /// Binds every tensor of the rank's shard map.  A tensor that is missing here is a bug: loading has reported it.
+  static Weights Bind(const plan::Geometry& geometry, const plan::RankShard& shard, LoadedTensors tensors);
+
+  /// Bytes resident.
+  int64_t bytes() const;
+};
+
+}  // namespace trivet::model

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "base/check.h"
+#include "plan/part_cost.h"
+
+namespace trivet::plan {
+namespace {
+
+// How many layers use each part.
+struct LayerCounts {
+  int64_t attention = 0, delta_net = 0, mlp = 0, moe = 0;
+};
+
+LayerCounts CountLayers(const Geometry& geometry) {
+  LayerCounts counts;
+  for (const LayerGeometry& layer : geometry.layers) {
+    (layer.mixer == Mixer::kAttention ? counts.attention : counts.delta_net) += 1;
+    (layer.channel_mixer == ChannelMixer::kMlp ? counts.mlp : counts.moe) += 1;
+  }
+  return counts;
+}
+
+// Bytes of one rank, all layers: what it holds, and what a one-token step reads.
+struct RankBytes {
+  double resident = 0;
+  double step = 0;
+};
+
+// What no cut changes, of all layers together, and the final norm.
+double ReplicatedModelBytes(const Geometry& geometry, const ElementBytes& bytes) {
+  double total = static_cast<double>(geometry.hidden * 4);
+  for (const LayerGeometry& layer : geometry.layers) total += ReplicatedBytes(geometry, layer, bytes);
+  return total;
+}
+
+// Parts of which a step reads every resident byte, by site, all layers.
+std::vector<double> DenseParts(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
+  const LayerCounts layers = CountLayers(geometry);
+  return {static_cast<double>(layers.attention) * AttentionWeightBytes(geometry, shard.attention, bytes),
+          static_cast<double>(layers.delta_net) * DeltaNetWeightBytes(geometry, shard.delta_net, bytes),
+          static_cast<double>(layers.moe) * GatedMlpBytes(geometry, shard.shared.width, bytes),
+          static_cast<double>(layers.mlp) * GatedMlpBytes(geometry, shard.mlp.width, bytes),
+          VocabBytes(geometry, shard.vocab.rows, bytes)};
+}
+
+RankBytes PriceRank(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
+  const std::vector<double> dense = DenseParts(geometry, shard, bytes);
+  const double moe_layers = static_cast<double>(CountLayers(geometry).moe);
+  const double common = std::accumulate(dense.begin(), dense.end(), ReplicatedModelBytes(geometry, bytes));
+  RankBytes rank;
+  rank.resident = common + moe_layers * ExpertWeightBytes(geometry, shard.experts, bytes);
+  rank.step = common;
+  if (moe_layers > 0) rank.step += moe_layers * ExpertStepBytes(geometry, shard.experts, bytes);
+  if (!geometry.tied_head) rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes);
+  return rank;
+}
+
+// Ranks wait for each other after every part, so a step takes as long as the busiest rank of every part.
+double CriticalBytes(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes) {
+  std::vector<double> busiest;
+  for (const RankShard& shard : layout.shards) {
+    const std::vector<double> dense = DenseParts(geometry, shard, bytes);
+    busiest.resize(dense.size());
+    for (size_t i = 0; i < dense.size(); ++i) busiest[i] = std::max(busiest[i], dense[i]);
+  }
+  double total = std::accumulate(busiest.begin(), busiest.end(), ReplicatedModelBytes(geometry, bytes));
+  const int64_t moe_layers = CountLayers(geometry).moe;
+  if (moe_layers > 0) total += static_cast<double>(moe_layers) * BusiestExpertBytes(geometry, layout.shards, bytes);
+  return total;
+}
+
+std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& layout) {
+  std::vector<CollectiveCost> collectives;
+  if (layout.ranks == 1) return collectives;
+  const LayerCounts layers = CountLayers(geometry);
+  const auto add_sum = [&](const char* site, int64_t count, bool partial) {
+    const int64_t elements = geometry.hidden;
+    if (count > 0 && partial) collectives.push_back({site, count, elements, elements * 8, elements * 4});
+  };
+  const bool moe_partial = layout.partial.experts || (geometry.moe.shared_width > 0 && layout.partial.shared);
+  add_sum("embed", 1, layout.partial.vocab);
+  add_sum("attn", layers.attention, layout.partial.attention);
+  add_sum("gdn", layers.delta_net, layout.partial.delta_net);
+  add_sum("moe", layers.moe, moe_partial);
+  add_sum("mlp", layers.mlp, layout.partial.mlp);
+  if (layout.partial.vocab) {
+    collectives.push_back({"logits", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});
+  }
+  return collectives;
+}
+
+// The one-rank layout, what the ideal 1/N refers to.
+Layout OneRank(const Geometry& geometry) {
+  Result<Layout> one = MakeLayout(geometry, LayoutOptions{});
+  CHECK(one.ok());
+  return std::move(one).value();
+}
+
+double Factor(double largest, double total, int64_t ranks) {
+  return total > 0 ? largest * static_cast<double>(ranks) / total : 1;
+}
+
+// C(n, k) as a floating-point number; exact counting would need hundreds of bits and no one reads that many.
+long double Choose(int64_t n, int64_t k) {
+  long double ways = 1;
+  for (int64_t i = 1; i <= k; ++i) ways *= static_cast<long double>(n - k + i) / static_cast<long double>(i);
+  return ways;
+}
+
+// Ways to draw `top_k` experts so that no rank has more than `most` of them: the coefficient of x^top_k in the product
+// over ranks of sum_{j <= most} C(held, j) x^j.
+long double WaysWithin(const std::vector<int64_t>& held, int64_t top_k, int64_t most) {
+  std::vector<long double> ways(static_cast<size_t>(top_k) + 1, 0);
+  ways[0] = 1;
+  for (const int64_t count : held) {
+    std::vector<long double> next(ways.size(), 0);
+    for (int64_t j = 0; j <= std::min(most, count); ++j) {
+      const long double choices = Choose(count, j);
+      for (size_t drawn = 0; drawn + static_cast<size_t>(j) < ways.size(); ++drawn) {
+        next[drawn + static_cast<size_t>(j)] += ways[drawn] * choices;
+      }
+    }
+    ways = std::move(next);
+  }
+  return ways.back();
+}
+
+}  // namespace
+
+double ExpectedMaxRouted(const std::vector<int64_t>& held, int64_t top_k) {
+  const int64_t experts = std::accumulate(held.begin(), held.end(), int64_t{0});
+  const int64_t drawn = std::min(top_k, experts);
+  if (drawn <= 0) return 0;
+  // E[max] = sum over m >= 0 of P(max > m).
+  const long double all = Choose(experts, drawn);
+  long double expected = 0;
+  for (int64_t most = 0; most < drawn; ++most) expected += 1 - WaysWithin(held, drawn, most) / all;
+  return static_cast<double>(expected);
+}
+
+LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes) {
+  const LayerCounts layers = CountLayers(geometry);
+  const Layout one = OneRank(geometry);
+  const RankShard& whole = one.shards.front();
+  LayoutCost cost;
+  RankCost largest;
+  for (const RankShard& shard : layout.shards) {
+    const RankBytes rank = PriceRank(geometry, shard, bytes);
+    RankCost& out = cost.ranks.emplace_back();
+    out.weight_bytes = std::llround(rank.resident);
+    out.step_bytes = std::llround(rank.step);
+    out.kv_token_bytes = layers.attention * KvTokenBytes(geometry, shard.attention, bytes);
+    out.state_bytes = layers.delta_net * StateBytes(geometry, shard.delta_net);
+    largest.weight_bytes = std::max(largest.weight_bytes, out.weight_bytes);
+    largest.kv_token_bytes = std::max(largest.kv_token_bytes, out.kv_token_bytes);
+  }
+  cost.collectives = Collectives(geometry, layout);
+  cost.critical_bytes = std::llround(CriticalBytes(geometry, layout, bytes));
+  cost.weight_factor =
+      Factor(static_cast<double>(largest.weight_bytes), PriceRank(geometry, whole, bytes).resident, layout.ranks);
+  cost.step_factor = Factor(CriticalBytes(geometry, layout, bytes), CriticalBytes(geometry, one, bytes), layout.ranks);
+  cost.kv_factor =
+      Factor(static_cast<double>(largest.kv_token_bytes),
+             static_cast<double>(layers.attention * KvTokenBytes(geometry, whole.attention, bytes)), layout.ranks);
+  return cost;
+}
+
+}  // namespace trivet::plan

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a layout costs: bytes per rank, bytes a decode step reads, bytes collectives move; and what other rank counts
+// would cost. Pure arithmetic on Geometry and Layout.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan/layout.h"
+
+namespace trivet::plan {
+
+/// One kind of collective in a step.
+struct CollectiveCost {
+  std::string site;         // "embed", "attn", "gdn", "moe", "mlp", "logits"
+  int64_t count = 0;        // calls per step
+  int64_t elements = 0;     // per token per call
+  int64_t bytes_exact = 0;  // per token per call, 64-bit integers
+  int64_t bytes_fast = 0;   // per token per call, float32
+};
+
+/// Costs of one rank.
+struct RankCost {
+  int64_t weight_bytes = 0;    // resident, pads included
+  int64_t step_bytes = 0;      // expected read by a one-token step: resident less unrouted experts and embedding rows
+  int64_t kv_token_bytes = 0;  // per token of context, all layers
+  int64_t state_bytes = 0;     // per sequence, delta-net and convolution states
+};
+
+struct LayoutCost {
+  std::vector<RankCost> ranks;
+  std::vector<CollectiveCost> collectives;
+  double weight_factor = 1;  // largest rank's weights over total / N
+  // Bytes a one-token step waits for: ranks meet after every part, so the busiest rank of each part counts, and for
+  // whole experts the expected largest number of a token's experts on one rank.
+  int64_t critical_bytes = 0;
+  double step_factor = 1;  // critical bytes over the one-rank step bytes / N
+  double kv_factor = 1;    // largest rank's KV bytes over total / N
+};
+
+/// Bytes of one matrix element, which the checkpoint's dtype decides, and of one cache element.
+struct ElementBytes {
+  double matrix = 2;
+  int64_t cache = 4;
+};
+
+/// Prices a layout.
+LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes);
+
+/// Expected largest number of a token's routed experts on one rank, when `top_k` of all experts are drawn uniformly
+/// without repetition and rank r holds held[r] of them. Exact, by counting.
+double ExpectedMaxRouted(const std::vector<int64_t>& held, int64_t top_k);
+
+}  // namespace trivet::plan

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/str.h"
+#include "plan/axis_rules.h"
+
+namespace trivet::plan {
+namespace {
+
+// One cut of one axis, dealt and priced. `shards` have only this axis filled.
+struct Candidate {
+  const CutRule* rule = nullptr;
+  std::vector<Share> shares;
+  std::vector<RankShard> shards;
+  double price = 0;
+};
+
+Candidate MakeCandidate(const AxisRule& axis, const CutRule& rule, int64_t ranks) {
+  Candidate candidate;
+  candidate.rule = &rule;
+  candidate.shares = Deal(axis, rule, ranks);
+  candidate.shards.resize(static_cast<size_t>(ranks));
+  for (size_t r = 0; r < candidate.shards.size(); ++r) rule.fill(candidate.shares[r], &candidate.shards[r]);
+  candidate.price = axis.price(candidate.shards);
+  return candidate;
+}
+
+// The first of the lowest prices. Prices within rounding of each other tie, so that the order of words decides.
+size_t Cheapest(const std::vector<Candidate>& candidates) {
+  constexpr double kTie = 1 - 1e-9;
+  size_t best = 0;
+  for (size_t i = 1; i < candidates.size(); ++i) {
+    const bool automatic = candidates[i].rule->cut != Cut::kReplicate;
+    if (automatic && candidates[i].price < candidates[best].price * kTie) best = i;
+  }
+  return best;
+}
+
+int64_t LargestCount(const std::vector<Share>& shares) {
+  int64_t largest = 0;
+  for (const Share& share : shares) largest = std::max(largest, share.count);
+  return largest;
+}
+
+const Candidate* FindWord(const std::vector<Candidate>& candidates, const std::string& word) {
+  for (const Candidate& candidate : candidates) {
+    if (candidate.rule->word == word) return &candidate;
+  }
+  return nullptr;
+}
+
+std::string Plural(int64_t count, const std::string& unit) {
+  const bool counts_itself = !unit.empty() && unit.front() >= '0' && unit.front() <= '9';
+  if (counts_itself) return fmt::format("{} {} of {}", count, count == 1 ? "unit" : "units", unit);
+  return fmt::format("{} {}{}", count, unit, count == 1 ? "" : "s");
+}
+
+// How the units of an even deal meet the rank count.
+std::string EvenReason(const Candidate& chosen, int64_t ranks) {
+  const int64_t units = chosen.rule->units.padded;
+  const std::string amount = Plural(units, chosen.rule->unit);
+  const bool one = units == 1;
+  if (units % ranks == 0) return fmt::format("{} {} by {}", amount, one ? "divides" : "divide", ranks);
+  if (units < ranks) {
+    const int64_t idle = ranks - units;
+    return fmt::format("{} for {} ranks: {} {} none", amount, ranks, idle, idle == 1 ? "rank holds" : "ranks hold");
+  }
+  return fmt::format("{} do not divide by {}: shares differ by one", amount, ranks);
+}
+
+std::string ExpertReason(const Candidate& chosen, const std::vector<Candidate>& candidates) {
+  const Candidate* whole = FindWord(candidates, "whole");
+  const Candidate* width = FindWord(candidates, "width");
+  const Candidate* all = FindWord(candidates, "replicate");
+  const double token = all->price;  // what one rank would read for all of a token's experts
+  const double whole_part = whole->price / token;
+  const double width_part = width->price / token;
+  if (chosen.rule->word == "width") {
+    return fmt::format("the busiest rank reads {:.0f}% of a token's experts, with whole experts {:.0f}% on average",
+                       100 * width_part, 100 * whole_part);
+  }
+  return fmt::format("the busiest rank reads {:.0f}% of a token's experts on average, with cut channels {:.0f}%",
+                     100 * whole_part, 100 * width_part);
+}
+
+std::string Reason(const AxisRule& axis, const Candidate& chosen, const std::vector<Candidate>& candidates,
+                   int64_t ranks) {
+  if (ranks == 1) return "one rank holds all";
+  if (axis.axis == "experts") return ExpertReason(chosen, candidates);
+  const Candidate* groups = FindWord(candidates, "uneven");
+  const Candidate* overlap = FindWord(candidates, "overlap");
+  if (overlap == nullptr || groups->rule->units.padded % ranks == 0) return EvenReason(chosen, ranks);
+  const int64_t split = LargestCount(overlap->shares);
+  const int64_t group = overlap->rule->units.padded / groups->rule->units.padded;
+  const int64_t together = LargestCount(groups->shares) * group;
+  if (chosen.rule->cut == Cut::kOverlap) {
+    const std::string owner = axis.axis == "attn" ? "KV head" : "key head";
+    return fmt::format(
+        "{} {} not divide by {}; splitting groups between ranks that share a {} is cheapest ({} against {})",
+        Plural(groups->rule->units.padded, groups->rule->unit), groups->rule->units.padded == 1 ? "does" : "do", ranks,
+        owner, Plural(split, overlap->rule->unit), together);
+  }
+  return EvenReason(chosen, ranks) + "; splitting groups reads no less";
+}
+
+AxisPlan MakeRow(const AxisRule& axis, const Candidate& chosen, std::string reason) {
+  const CutRule& rule = *chosen.rule;
+  AxisPlan row;
+  row.axis = axis.axis;
+  row.unit = rule.unit;
+  row.cut = rule.word;
+  row.stock = rule.units.stock;
+  row.reason = std::move(reason);
+  for (const Share& share : chosen.shares) {
+    row.per_rank.push_back(share.count);
+    row.real.push_back(share.real);
+    row.padded = rule.cut == Cut::kReplicate ? share.count : row.padded + share.count;
+  }
+  RankShard whole;
+  rule.fill({0, rule.units.stock, rule.units.stock}, &whole);
+  double largest = 0;
+  for (const RankShard& shard : chosen.shards) largest = std::max(largest, axis.weight(shard));
+  row.factor = largest * static_cast<double>(chosen.shards.size()) / axis.weight(whole);
+  return row;
+}
+
+Status CheckOptions(const Geometry& geometry, const LayoutOptions& options) {
+  if (options.ranks < 1 || options.ranks > kMaxRanks) {
+    return MakeError(Code::kUsage, fmt::format("ranks: expected 1 to {}, found {}; choose another rank count",
+                                               kMaxRanks, options.ranks));
+  }
+  if (options.pad_to < 0 || options.pad_to > kMaxRanks) {
+    return MakeError(Code::kUsage, fmt::format("pad_to: expected 0 (no padding) to {}, found {}; choose another",
+                                               kMaxRanks, options.pad_to));
+  }
+  std::vector<std::string> present;
+  for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to)) present.push_back(axis.axis);
+  for (const auto& [axis, word] : options.cuts) {
+    if (std::find(present.begin(), present.end(), axis) == present.end()) {
+      return MakeError(Code::kUsage, fmt::format("cut of axis \"{}\": this model has the axes {}; name one of those",
+                                                 Quote(axis), fmt::join(present, ", ")));
+    }
+    const std::vector<std::string> words = CutWords(axis);
+    if (std::find(words.begin(), words.end(), word) == words.end()) {
+      return MakeError(Code::kUsage, fmt::format("cut of axis {}: expected one of {}, found \"{}\"; use one of those",
+                                                 axis, fmt::join(words, ", "), Quote(word)));
+    }
+  }
+  return Status();
+}
+
+Error NotLegal(const AxisRule& axis, const std::string& word, int64_t ranks) {
+  std::vector<std::string> legal;
+  for (const CutRule& rule : axis.cuts) legal.push_back(rule.word);
+  const CutRule& groups = axis.cuts.front();
+  return MakeError(
+      Code::kInfeasible,
+      fmt::format("cut {}={} at {} ranks: expected groups of several heads to split or more ranks than "
+                  "groups, found {} of one head each; use one of {}",
+                  axis.axis, word, ranks, Plural(groups.units.stock, groups.unit), fmt::join(legal, ", ")));
+}
+
+}  // namespace
+
+const char* CutName(Cut cut) {
+  switch (cut) {
+    case Cut::kUneven:
+      return "uneven";
+    case Cut::kPad:
+      return "pad";
+    case Cut::kOverlap:
+      return "overlap";
+    case Cut::kReplicate:
+      return "replicate";
+  }
+  return "unknown";
+}
+
+Status ParseCuts(const std::string& text, LayoutOptions* options) {
+  for (const std::string& piece : Split(text, ',')) {
+    const size_t equals = piece.find('=');
+    if (equals == std::string::npos) {
+      return MakeError(Code::kUsage, fmt::format("cuts: expected pieces such as attn=pad, found \"{}\"; write axis=cut",
+                                                 Quote(piece)));
+    }
+    const std::string axis = piece.substr(0, equals);
+    const std::string word = piece.substr(equals + 1);
+    const std::vector<std::string> words = CutWords(axis);
+    if (words.empty()) {
+      return MakeError(Code::kUsage, fmt::format("cuts: expected an axis of {}, found \"{}\"; name one of those",
+                                                 fmt::join(AxisNames(), ", "), Quote(axis)));
+    }
+    if (std::find(words.begin(), words.end(), word) == words.end()) {
+      return MakeError(Code::kUsage, fmt::format("cuts: expected for {} one of {}, found \"{}\"; use one of those",
+                                                 axis, fmt::join(words, ", "), Quote(word)));
+    }
+    if (!options->cuts.emplace(axis, word).second) {
+      return MakeError(Code::kUsage, fmt::format("cuts: expected each axis once, found {} twice; keep one", axis));
+    }
+  }
+  return Status();
+}
+
+std::vector<std::string> LegalCuts(const Geometry& geometry, const std::string& axis, int64_t ranks) {
+  std::vector<std::string> words;
+  for (const AxisRule& rule : AxisRules(geometry, ranks, 0)) {
+    if (rule.axis != axis) continue;
+    for (const CutRule& cut : rule.cuts) words.push_back(cut.word);
+  }
+  return words;
+}
+
+Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options) {
+  TRY(CheckOptions(geometry, options));
+  Layout layout;
+  layout.ranks = options.ranks;
+  layout.shards.resize(static_cast<size_t>(options.ranks));
+  for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to)) {
+    std::vector<Candidate> candidates;
+    for (const CutRule& rule : axis.cuts) candidates.push_back(MakeCandidate(axis, rule, options.ranks));
+    const Candidate* chosen = &candidates[Cheapest(candidates)];
+    std::string reason = Reason(axis, *chosen, candidates, options.ranks);
+    if (const auto forced = options.cuts.find(axis.axis); forced != options.cuts.end()) {
+      chosen = FindWord(candidates, forced->second);
+      if (chosen == nullptr) return NotLegal(axis, forced->second, options.ranks);
+      reason = "asked for";
+    }
+    for (size_t r = 0; r < layout.shards.size(); ++r) chosen->rule->fill(chosen->shares[r], &layout.shards[r]);
+    layout.partial.*axis.partial = chosen->rule->cut != Cut::kReplicate;
+    layout.axes.push_back(MakeRow(axis, *chosen, std::move(reason)));
+  }
+  return layout;
+}
+
+}  // namespace trivet::plan

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/part_cost.h"
+
+#include <algorithm>
+
+namespace trivet::plan {
+namespace {
+
+constexpr int64_t kVectorBytes = 4;  // float32
+
+}  // namespace
+
+double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
+  const AttentionGeometry& attention = geometry.attention;
+  const int64_t query_parts = attention.output_gate ? 2 : 1;
+  const int64_t heads = shard.q_heads * (query_parts + 1) + shard.kv_heads * 2;
+  return static_cast<double>(heads * attention.head_dim * geometry.hidden) * bytes.matrix;
+}
+
+int64_t KvTokenBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
+  return 2 * shard.kv_heads * geometry.attention.head_dim * bytes.cache;
+}
+
+double DeltaNetWeightBytes(const Geometry& geometry, const DeltaNetShard& shard, const ElementBytes& bytes) {
+  const DeltaNetGeometry& net = geometry.delta_net;
+  const int64_t keys = shard.k_heads * net.k_dim;
+  const int64_t values = shard.v_heads * net.v_dim;
+  const int64_t in_rows = 2 * keys + 2 * values + 2 * shard.v_heads;
+  const int64_t vectors = (2 * keys + values) * net.conv_width + 2 * shard.v_heads;
+  return static_cast<double>((in_rows + values) * geometry.hidden) * bytes.matrix +
+         static_cast<double>(vectors * kVectorBytes);
+}
+
+int64_t StateBytes(const Geometry& geometry, const DeltaNetShard& shard) {
+  const DeltaNetGeometry& net = geometry.delta_net;
+  const int64_t recurrent = shard.v_heads * net.v_dim * net.k_dim;
+  const int64_t convolution = (net.conv_width - 1) * (2 * shard.k_heads * net.k_dim + shard.v_heads * net.v_dim);
+  return (recurrent + convolution) * kVectorBytes;
+}
+
+double GatedMlpBytes(const Geometry& geometry, int64_t width, const ElementBytes& bytes) {
+  return static_cast<double>(3 * width * geometry.hidden) * bytes.matrix;
+}
+
+int64_t HeldExperts(const ExpertShard& shard) {
+  return std::count_if(shard.slots.begin(), shard.slots.end(), [](int64_t expert) { return expert >= 0; });
+}
+
+double ExpertWeightBytes(const Geometry& geometry, const ExpertShard& shard, const ElementBytes& bytes) {
+  return static_cast<double>(HeldExperts(shard)) * GatedMlpBytes(geometry, shard.channels.width, bytes);
+}
+
+double ExpertStepBytes(const Geometry& geometry, const ExpertShard& shard, const ElementBytes& bytes) {
+  const double routed_fraction = static_cast<double>(geometry.moe.top_k) / static_cast<double>(geometry.moe.experts);
+  return ExpertWeightBytes(geometry, shard, bytes) * routed_fraction;
+}
+
+double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>& shards, const ElementBytes& bytes) {
+  std::vector<int64_t> held;
+  int64_t total = 0;
+  double busiest = 0;
+  double slot = 0;
+  for (const RankShard& shard : shards) {
+    held.push_back(HeldExperts(shard.experts));
+    total += held.back();
+    busiest = std::max(busiest, ExpertStepBytes(geometry, shard.experts, bytes));
+    slot = std::max(slot, GatedMlpBytes(geometry, shard.experts.channels.width, bytes));
+  }
+  const bool every_expert_on_one_rank = total == geometry.moe.experts;
+  return every_expert_on_one_rank ? ExpectedMaxRouted(held, geometry.moe.top_k) * slot : busiest;
+}
+
+double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& bytes) {
+  return static_cast<double>(rows * geometry.hidden) * bytes.matrix;
+}
+
+double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, const ElementBytes& bytes) {
+  int64_t vectors = 2 * geometry.hidden;
+  if (layer.mixer == Mixer::kDeltaNet) vectors += geometry.delta_net.v_dim;
+  if (layer.mixer == Mixer::kAttention && geometry.attention.qk_norm) vectors += 2 * geometry.attention.head_dim;
+  double router = 0;
+  if (layer.channel_mixer == ChannelMixer::kMoe) {
+    const int64_t rows = geometry.moe.experts + (geometry.moe.shared_width > 0 ? 1 : 0);
+    router = static_cast<double>(rows * geometry.hidden) * bytes.matrix;
+  }
+  return router + static_cast<double>(vectors * kVectorBytes);
+}
+
+}  // namespace trivet::plan

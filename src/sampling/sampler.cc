@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sampling/sampler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "sampling/random.h"
+
+namespace trivet::sampling {
+namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+constexpr uint32_t kDrawSlot = 0;
+
+// The only elementary functions of this module.
+double Exp(double x) { return std::exp(x); }
+double Log(double x) { return std::log(x); }
+
+struct Candidate {
+  TokenId token = 0;
+  float logit = 0;
+  double weight = 0;  // probability relative to the best token
+};
+
+// The one order of candidates. Each filter keeps a prefix of it, hence filters may run in any order that is fast.
+bool Better(const Candidate& a, const Candidate& b) {
+  return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
+}
+
+bool ByToken(const Candidate& a, const Candidate& b) { return a.token < b.token; }
+
+// The k best tokens that are not forbidden, in no particular order.
+std::vector<Candidate> Best(std::span<const float> logits, size_t k) {
+  // Up to here a heap of k, which most tokens never enter, beats partitioning a list of all tokens.
+  constexpr size_t kHeapLimit = 1024;
+  std::vector<Candidate> best;
+  if (k == 0) return best;
+  const bool heap = k <= kHeapLimit;
+  best.reserve(heap ? k : logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] == kForbidden) continue;
+    const Candidate candidate{static_cast<TokenId>(i), logits[i], 0};
+    if (!heap) {
+      best.push_back(candidate);
+    } else if (best.size() < k) {
+      best.push_back(candidate);
+      std::push_heap(best.begin(), best.end(), Better);
+    } else if (Better(candidate, best.front())) {
+      std::pop_heap(best.begin(), best.end(), Better);
+      best.back() = candidate;
+      std::push_heap(best.begin(), best.end(), Better);
+    }
+  }
+  if (best.size() > k) {
+    std::nth_element(best.begin(), best.begin() + static_cast<std::ptrdiff_t>(k), best.end(), Better);
+    best.resize(k);
+  }
+  return best;
+}
+
+// Keeps the smallest prefix, best first, whose mass reaches p. Sorts in blocks: most often one block is enough.
+///   candidates  in ascending order of tokens, which fixes the order of the sum
+void KeepTopP(double p, std::vector<Candidate>* candidates) {
+  double total = 0;
+  for (const Candidate& candidate : *candidates) total += candidate.weight;
+  const auto begin = candidates->begin();
+  const auto size = static_cast<std::ptrdiff_t>(candidates->size());
+  double mass = 0;
+  std::ptrdiff_t block = 256;
+  for (std::ptrdiff_t sorted = 0; sorted < size; block *= 4) {
+    const std::ptrdiff_t end = std::min(size, sorted + block);
+    if (end < size) std::nth_element(begin + sorted, begin + end, candidates->end(), Better);
+    std::sort(begin + sorted, begin + end, Better);
+    while (sorted < end) {
+      mass += begin[sorted++].weight;
+      if (mass >= p * total) {
+        candidates->resize(static_cast<size_t>(sorted));
+        return;
+      }
+    }
+  }
+}
+
+// Inverse of the cumulative distribution in ascending order of tokens, whatever filters ran: a filter that removes
+// nothing changes nothing.
+TokenId Draw(std::span<const Candidate> candidates, double uniform) {
+  double total = 0;
+  for (const Candidate& candidate : candidates) total += candidate.weight;
+  const double target = uniform * total;
+  double mass = 0;
+  TokenId last = 0;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.weight == 0) continue;
+    mass += candidate.weight;
+    last = candidate.token;
+    if (mass > target) break;  // rounding of uniform * total may leave it equal to the total: then the last one
+  }
+  return last;
+}
+
+TokenId SampleFiltered(std::span<const float> logits, const SamplingParams& params, float best, double uniform) {
+  const size_t k = params.top_k > 0 ? static_cast<size_t>(params.top_k) : logits.size();
+  std::vector<Candidate> candidates = Best(logits, std::min(k, logits.size()));
+  for (Candidate& candidate : candidates) {
+    candidate.weight = Exp((static_cast<double>(candidate.logit) - static_cast<double>(best)) / params.temperature);
+  }
+  if (params.min_p > 0) std::erase_if(candidates, [&](const Candidate& c) { return c.weight < params.min_p; });
+  const auto sort_by_token = [&] {
+    if (!std::is_sorted(candidates.begin(), candidates.end(), ByToken)) {
+      std::sort(candidates.begin(), candidates.end(), ByToken);
+    }
+  };
+  sort_by_token();
+  if (params.top_p < 1) {
+    KeepTopP(params.top_p, &candidates);
+    sort_by_token();
+  }
+  return Draw(candidates, uniform);
+}
+
+Error OutsideVocabulary(const char* what, TokenId token, size_t size) {
+  return MakeError(Code::kInvalid, fmt::format("{}: expected token ids in [0, {}), found {}; use the model's tokenizer",
+                                               what, size, token));
+}
+
+// Bias and penalties.
+Result<std::vector<float>> Process(std::span<const float> logits, const SamplingParams& params,
+                                   const TokenHistory& history) {
+  std::vector<float> out(logits.begin(), logits.end());
+  const auto outside = [&](TokenId token) { return token < 0 || static_cast<size_t>(token) >= out.size(); };
+  for (const auto& [token, bias] : params.logit_bias) {
+    if (outside(token)) return OutsideVocabulary("logit_bias", token, out.size());
+    out[static_cast<size_t>(token)] += bias;
+  }
+  if (params.repetition_penalty == 1 && params.frequency_penalty == 0 && params.presence_penalty == 0) return out;
+  for (const auto& [token, count] : history.output_counts()) {
+    if (outside(token)) return OutsideVocabulary("token history", token, out.size());
+    auto logit = static_cast<double>(out[static_cast<size_t>(token)]);
+    logit = logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty;
+    if (count > 0) logit -= count * params.frequency_penalty + params.presence_penalty;
+    out[static_cast<size_t>(token)] = static_cast<float>(logit);
+  }
+  return out;
+}
+
+Status CheckLogits(std::span<const float> logits) {
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] < std::numeric_limits<float>::infinity()) continue;  // false for NaN
+    return MakeError(Code::kInvalid,
+                     fmt::format("logits: expected numbers below infinity, found {} at token {} of {}; the model's "
+                                 "weights or activations are broken",
+                                 std::isnan(logits[i]) ? "NaN" : "infinity", i, logits.size()));
+  }
+  return {};
+}
+
+void AddLogprobs(std::span<const float> logits, int count, SampleResult* result) {
+  const auto best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = 0;
+  for (const float logit : logits) sum += Exp(static_cast<double>(logit) - best);
+  const double log_sum = Log(sum);
+  const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - best - log_sum); };
+  result->logprob = logprob(logits[static_cast<size_t>(result->token)]);
+  std::vector<Candidate> top = Best(logits, std::min(static_cast<size_t>(count), logits.size()));
+  std::sort(top.begin(), top.end(), Better);
+  for (const Candidate& candidate : top) result->top.emplace_back(candidate.token, logprob(candidate.logit));
+}
+
+}  // namespace
+
+Status Validate(const SamplingParams& params) {
+  const SamplingParams& p = params;
+  const struct {
+    const char* name;
+    double value;
+    bool valid;  // false for NaN
+    const char* range;
+  } rows[] = {
+      {"temperature", p.temperature, p.temperature >= 0 && std::isfinite(p.temperature), "a number of at least 0"},
+      {"top_k", static_cast<double>(p.top_k), p.top_k >= -1, "at least 1, or 0 or -1 for all"},
+      {"top_p", p.top_p, p.top_p > 0 && p.top_p <= 1, "above 0 and at most 1"},
+      {"min_p", p.min_p, p.min_p >= 0 && p.min_p <= 1, "0 to 1"},
+      {"repetition_penalty", p.repetition_penalty, p.repetition_penalty >= 0.01 && p.repetition_penalty <= 100,
+       "0.01 to 100"},
+      {"frequency_penalty", p.frequency_penalty, std::fabs(p.frequency_penalty) <= 2, "-2 to 2"},
+      {"presence_penalty", p.presence_penalty, std::fabs(p.presence_penalty) <= 2, "-2 to 2"},
+      {"logprobs", static_cast<double>(p.logprobs), p.logprobs >= -1, "at least 0, or -1 for none"},
+  };
+  for (const auto& row : rows) {
+    if (row.valid) continue;
+    return MakeError(Code::kInvalid, fmt::format("{}: expected {}, found {}; give a value in this range", row.name,
+                                                 row.range, row.value));
+  }
+  for (const auto& [token, bias] : p.logit_bias) {
+    if (token >= 0 && ((bias >= -100 && bias <= 100) || bias == kForbidden)) continue;
+    return MakeError(Code::kInvalid, fmt::format("logit_bias: expected token ids from 0 and values -100 to 100, found "
+                                                 "{} for token {}; give a value in this range",
+                                                 bias, token));
+  }
+  return {};
+}
+
+void TokenHistory::AddPrompt(std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) output_counts_.try_emplace(token, 0);
+}
+
+Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
+                            uint64_t request, int64_t position) {
+  TRY(Validate(params));
+  TRY(CheckLogits(logits));
+  TRY_ASSIGN(const std::vector<float> processed, Process(logits, params, history));
+  const auto best = std::max_element(processed.begin(), processed.end());  // the first of equals: the lowest id
+  if (best == processed.end() || *best == kForbidden) {
+    return MakeError(Code::kInvalid, fmt::format("logits: expected at least one allowed token, found none of {}; "
+                                                 "forbid fewer tokens",
+                                                 logits.size()));
+  }
+  if (*best == std::numeric_limits<float>::infinity()) return CheckLogits(processed).error();  // a penalty overflowed
+  SampleResult result;
+  if (params.temperature < kGreedyTemperature) {
+    result.token = static_cast<TokenId>(best - processed.begin());
+  } else {
+    const double uniform = UniformDouble({params.seed, request, position, kDrawSlot});
+    result.token = SampleFiltered(processed, params, *best, uniform);
+  }
+  if (params.logprobs >= 0) AddLogprobs(logits, params.logprobs, &result);
+  return result;
+}
+
+}  // namespace trivet::sampling

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// Scheduler: continuous batching. It decides which tokens of which sequences the next step computes, and owns pages and
+// state slots by number. It knows no clock, no thread and no device: the same calls give the same plans.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "sched/block_pool.h"
+#include "sched/sequence.h"
+#include "sched/step_plan.h"
+
+namespace trivet::sched {
+
+/// The sizes a scheduler works within.
+struct SchedulerLimits {
+  int32_t max_sequences = 1;    // running at once: the number of state slots
+  int32_t max_step_tokens = 1;  // tokens in one step, at least max_sequences
+  int32_t prefill_chunk = 1;    // prompt tokens of one sequence in one step
+  int32_t max_logits_rows = 1;  // rows of logits in one step, at least max_sequences
+  int32_t pages = 1;            // KV pages
+  int32_t max_context = 1;      // prompt and generated tokens of one sequence
+};
+
+/// Checks that every limit is at least 1 and that every running sequence can have a token and a row in each step.
+/// Errors:  kInvalid, naming the limit.
+Status Validate(const SchedulerLimits& limits);
+
+/// The token sampled from the last row of a sequence's span.
+struct SampledToken {
+  SeqId seq{};
+  TokenId token = 0;
+};
+
+/// How busy a scheduler is.
+struct SchedulerCounts {
+  int64_t waiting = 0;
+  int64_t running = 0;
+  int64_t done = 0;  // reached max_new_tokens, not yet finished by the caller
+  int64_t free_pages = 0;
+  int64_t preemptions = 0;  // since the start
+  int64_t steps = 0;        // since the start, steps without spans not counted
+};
+
+/// Continuous batching over submitted sequences. One thread calls it.
+class Scheduler {
+ public:
+  /// An idle scheduler; `limits` must be valid.
+  explicit Scheduler(const SchedulerLimits& limits);
+
+  /// Queues a request.
+  /// Errors:  kInvalid for an empty prompt, a negative max_new_tokens, an id in use or kNone with max_new_tokens > 0;
+  ///          kCapacity when prompt and max_new_tokens exceed max_context or all pages together.
+  Status Submit(Request request);
+
+  /// The next step; without spans when there is nothing to do. A step with spans must be committed before the next one.
+  StepPlan Next();
+
+  /// Whether the last row of `span` is to be sampled: it reaches the end of a sequence that wants one more token.
+  bool WantsToken(const Span& span) const;
+
+  /// Records that the step ran.
+  ///   sampled  in span order, one for every span with WantsToken; tokens of sequences that are gone are ignored
+  void Commit(const StepPlan& plan, std::span<const SampledToken> sampled);
+
+  /// Removes a sequence that ended (a stop token, a stop string, or done); it must exist. Allowed at any time: a span
+  /// of it that is under way is ignored by Commit.
+  void Finish(SeqId id);
+
+  /// As Finish, and an unknown id has no effect, since a client may leave after its sequence ended.
+  void Cancel(SeqId id);
+
+  /// The sequence, or null. Valid until the sequence is finished or cancelled.
+  const Sequence* Find(SeqId id) const;
+
+  /// The present counts.
+  SchedulerCounts counts() const;
+  /// The limits it was made with.
+  const SchedulerLimits& limits() const { return limits_; }
+
+ private:
+  struct ServedFirst {
+    bool operator()(const Sequence* a, const Sequence* b) const {
+      return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+    }
+  };
+  using Queue = std::set<Sequence*, ServedFirst>;
+
+  void ScheduleDecoders(StepPlan* plan);
+  void SchedulePrefill(Sequence* sequence, StepPlan* plan);
+  void Admit(StepPlan* plan);
+  void AddSpan(Sequence* sequence, int32_t count, StepPlan* plan);
+  bool GrowPages(Sequence* sequence);
+  void Preempt(Sequence* sequence);
+  void Release(Sequence* sequence);
+  int32_t GrowingSequences() const;
+  int32_t TokensLeft(const StepPlan& plan) const;
+  int32_t RowsLeft(const StepPlan& plan) const;
+
+  SchedulerLimits limits_;
+  BlockPool pages_;
+  BlockPool slots_;
+  std::map<SeqId, Sequence> sequences_;
+  Queue waiting_;
+  Queue running_;
+  int64_t arrivals_ = 0;
+  int64_t preemptions_ = 0;
+  int64_t steps_ = 0;
+  bool step_under_way_ = false;
+};
+
+}  // namespace trivet::sched

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+// Request: what a caller asks for. Sequence: how far it has come. Plain data that only the scheduler changes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "sched/step_plan.h"
+
+namespace trivet::sched {
+
+/// Which positions produce logits.
+enum class LogitsMode {
+  kNone,  // none: fills the cache only, so max_new_tokens must be 0
+  kLast,  // the last known token, in every step that reaches it
+  kAll,   // every prompt position, once (scoring), then as kLast
+};
+
+/// A prompt to compute and to continue.
+struct Request {
+  SeqId id{};                   // never used before
+  std::vector<TokenId> prompt;  // at least one token
+  int32_t max_new_tokens = 0;
+  int32_t priority = 0;  // smaller is served first
+  LogitsMode logits = LogitsMode::kLast;
+};
+
+/// Where a sequence stands.
+enum class SequenceStatus {
+  kWaiting,  // holds no pages and no state slot
+  kRunning,  // holds both
+  kDone,     // max_new_tokens reached; holds neither, and stays until Finish or Cancel
+};
+
+/// A request in progress. Its last `tokens.size() - computed` tokens are known and not yet in the cache.
+struct Sequence {
+  SeqId id{};
+  int32_t priority = 0;
+  int64_t arrival = 0;  // order of submission
+  LogitsMode logits = LogitsMode::kLast;
+  SequenceStatus status = SequenceStatus::kWaiting;
+  int32_t prompt_tokens = 0;
+  int32_t max_new_tokens = 0;
+  int32_t computed = 0;              // tokens in the cache
+  int32_t scored = 0;                // kAll: prompt positions whose logits were produced; survives preemption
+  int32_t preemptions = 0;           // times it lost its pages
+  std::vector<TokenId> tokens;       // prompt, then generated
+  std::vector<int32_t> pages;        // page table: page i holds positions [i, i + 1) * kPageTokens
+  std::vector<int32_t> state_slots;  // one while running
+
+  /// Known tokens, prompt and generated.
+  int32_t length() const { return static_cast<int32_t>(tokens.size()); }
+  /// Tokens it may come to, at most max_context of the scheduler.
+  int32_t max_length() const { return prompt_tokens + max_new_tokens; }
+  /// Generated tokens.
+  int32_t generated() const { return length() - prompt_tokens; }
+  /// Known tokens that are not in the cache.
+  int32_t remaining() const { return length() - computed; }
+  /// Whether the prompt is in the cache and one generated token is to be computed.
+  bool decoding() const { return generated() > 0 && computed >= prompt_tokens && remaining() == 1; }
+  /// Whether its last known token is to be followed by a sampled one.
+  bool wants_token() const { return generated() < max_new_tokens; }
+};
+
+/// Pages that hold positions [0, tokens).
+int32_t PagesFor(int64_t tokens);
+
+/// Rows of logits of a span [computed, end) of `sequence`; they are the span's last tokens.
+int32_t LogitsRows(const Sequence& sequence, int32_t end);
+
+}  // namespace trivet::sched

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// StepPlan: everything the ranks need to know about one step, as flat data. Every rank receives the same bytes; what
+// depends on time, load or randomness has been decided before it is made.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace trivet::sched {
+
+/// Tokens of one KV page, and of one attention block: a page is visited whole, so the two are one number.
+inline constexpr int32_t kPageTokens = 64;
+
+/// The consecutive tokens of one sequence that a step computes.
+struct Span {
+  SeqId seq{};
+  int32_t state_slot = 0;    // delta-net state slot of the sequence
+  int32_t start = 0;         // absolute position of the first token; 0 means: the slot starts from zero state
+  int32_t count = 0;         // tokens in this step, at least 1
+  int32_t token_begin = 0;   // index of the first token in StepPlan::tokens
+  int32_t page_begin = 0;    // index of the first entry in StepPlan::pages
+  int32_t page_count = 0;    // pages that hold positions [0, start + count)
+  int32_t logits_begin = 0;  // first row of this span in the step's logits
+  int32_t logits_count = 0;  // the span's last logits_count tokens produce logits
+};
+
+/// One step over all its sequences.
+struct StepPlan {
+  int64_t step = 0;
+  std::vector<TokenId> tokens;  // [T]
+  std::vector<Span> spans;      // [S], token ranges ascending and gap-free
+  std::vector<int32_t> pages;   // page ids of all spans
+  int32_t logits_rows = 0;      // sum of logits_count
+
+  /// Flat bytes for broadcasting.
+  std::vector<std::byte> Serialize() const;
+  /// The inverse.  Errors: kInvalid when sizes contradict each other.
+  static Result<StepPlan> Deserialize(std::span<const std::byte> bytes);
+};
+
+}  // namespace trivet::sched

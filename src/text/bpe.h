@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Byte-pair encoding of one word: characters to symbols, then merges by rank, in O(n log n) for a word of n characters.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/json.h"
+#include "base/result.h"
+
+namespace trivet::text {
+
+/// One more than the largest vocabulary id that is accepted; tables are sized by the largest id of a file.
+inline constexpr int64_t kMaxVocabSize = int64_t{1} << 21;
+
+/// A BPE model: vocabulary and merges. Const and thread-safe once loaded. Move-only.
+class Bpe {
+ public:
+  /// Reads the "model" member; one without "type" is taken for BPE when it has a vocabulary and merges.
+  ///   what     the object's name for messages
+  /// Errors:  kUnsupported for another model type, dropout, or prefixes and suffixes of words; kInvalid.
+  static Result<Bpe> FromJson(const Json& json, std::string_view what);
+
+  Bpe(Bpe&&) noexcept = default;
+  Bpe& operator=(Bpe&&) noexcept = default;
+  Bpe(const Bpe&) = delete;
+  Bpe& operator=(const Bpe&) = delete;
+  ~Bpe() = default;
+
+  /// Memory that Encode reuses from word to word; one per thread.
+  class Scratch {
+   private:
+    friend class Bpe;
+    struct Symbol {
+      TokenId id;  // kDead once merged into its left neighbour
+      int32_t previous;
+      int32_t next;
+    };
+    struct Candidate {
+      int32_t rank;
+      int32_t position;
+      TokenId product;
+    };
+    static bool Later(const Candidate& a, const Candidate& b) {
+      return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
+    }
+
+    std::vector<Symbol> symbols_;
+    std::vector<Candidate> heap_;  // lowest rank first, then leftmost
+  };
+
+  /// Appends the ids of `word`, valid UTF-8.  Errors: kInvalid when the word needs an unknown token that the vocabulary
+  /// lacks.
+  Status Encode(std::string_view word, Scratch* scratch, std::vector<TokenId>* out) const;
+
+  /// The id of a piece, or nothing.
+  std::optional<TokenId> Find(std::string_view piece) const;
+  /// The piece of an id; empty for an id without one.
+  std::string_view Piece(TokenId id) const;
+  /// Largest id + 1.
+  int64_t id_end() const { return static_cast<int64_t>(pieces_.size()); }
+  /// How many pieces there are; less than id_end() when ids have gaps.
+  int64_t piece_count() const { return static_cast<int64_t>(ids_.size()); }
+
+ private:
+  struct Merge {
+    int32_t rank;
+    TokenId product;
+  };
+
+  Bpe() = default;
+  Status ReadOptions(const Json& json, std::string_view what);
+  Status ReadVocab(const Json& vocab, std::string_view what);
+  Status ReadMerges(const Json& merges, std::string_view what);
+  Status AddMerge(std::string_view left, std::string_view right, int32_t rank, std::string_view what);
+  Status AddSymbols(std::string_view word, Scratch* scratch) const;
+  bool AddBytes(std::string_view character, Scratch* scratch) const;
+  void MergeSymbols(Scratch* scratch) const;
+  void Consider(int32_t position, Scratch* scratch) const;
+  const Merge* FindMerge(TokenId left, TokenId right) const;
+
+  std::vector<std::string> pieces_;                    // by id
+  std::unordered_map<std::string_view, TokenId> ids_;  // keys point into pieces_
+  std::unordered_map<uint64_t, Merge> merges_;         // by left id << 32 | right id
+  std::array<TokenId, 256> byte_ids_{};                // of "<0xNN>"; -1 where there is none
+  std::string unk_token_;                              // empty when the model has none
+  bool fuse_unk_ = false;
+  bool byte_fallback_ = false;
+  bool ignore_merges_ = false;
+};
+
+}  // namespace trivet::text

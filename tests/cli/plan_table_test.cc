@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/plan_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/str.h"
+#include "tests/plan/plan_fixtures.h"
+
+namespace trivet::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string Render(int64_t ranks, const std::string& cuts = "") {
+  const plan::Geometry demo = plan::DemoGeometry();
+  plan::LayoutOptions options;
+  options.ranks = ranks;
+  CHECK(plan::ParseCuts(cuts, &options).ok());
+  const Result<plan::Layout> layout = plan::MakeLayout(demo, options);
+  CHECK(layout.ok());
+  return RenderLayoutTable(demo, *layout, plan::PriceLayout(demo, *layout, {}));
+}
+
+TEST(PlanTable, ShowsEveryAxisOfTheDemoOnThreeRanks) {
+  const std::string text = Render(3);
+  EXPECT_THAT(text, StartsWith("qwen3_5_moe: 8 layers, width 256, vocabulary 4096, on 3 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("gdn      value head       8       8  3/3/2      1.22x  overlap  4 key-head groups"));
+  EXPECT_THAT(text, HasSubstr("vocab    32 rows        128     128  43/43/42   1.01x  uneven"));
+  EXPECT_THAT(text, HasSubstr("bytes per token"));
+  EXPECT_THAT(text, Not(HasSubstr(" \n")));
+}
+
+TEST(PlanTable, OneRankHasNoCollectives) {
+  const std::string text = Render(1);
+  EXPECT_THAT(text, HasSubstr("on 1 rank\n"));
+  EXPECT_THAT(text, HasSubstr("no collectives"));
+}
+
+TEST(PlanTable, LongListsOfSharesBecomeRuns) {
+  EXPECT_THAT(Render(16), HasSubstr("8 on 16 ranks"));
+  EXPECT_THAT(Render(15), HasSubstr("9 on 8 ranks, 8 on 7"));
+}
+
+TEST(PlanTable, ForcedCutsSaySo) { EXPECT_THAT(Render(3, "attn=pad"), HasSubstr("pad      asked for")); }
+
+TEST(PlanTable, OtherRanksHasOneLineEach) {
+  const std::string text = RenderOtherRanks(plan::DemoGeometry(), {});
+  EXPECT_EQ(Split(text, '\n').size(), static_cast<size_t>(plan::kMaxRanks) + 2);  // header, lines, final newline
+  EXPECT_THAT(text, HasSubstr("1.00x"));
+  EXPECT_THAT(text, HasSubstr("attn=overlap gdn=uneven experts=width"));
+}
+
+}  // namespace
+}  // namespace trivet::cli

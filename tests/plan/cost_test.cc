@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/shard_map.h"
+#include "tests/plan/plan_fixtures.h"
+
+namespace trivet::plan {
+namespace {
+
+// Counts every set of `top_k` of the experts.
+double BruteForce(const std::vector<int64_t>& held, int64_t top_k) {
+  std::vector<size_t> rank_of;
+  for (size_t r = 0; r < held.size(); ++r) rank_of.insert(rank_of.end(), static_cast<size_t>(held[r]), r);
+  double total = 0;
+  double sets = 0;
+  for (uint32_t set = 0; set < (1u << rank_of.size()); ++set) {
+    if (__builtin_popcount(set) != top_k) continue;
+    std::vector<int64_t> routed(held.size(), 0);
+    for (size_t e = 0; e < rank_of.size(); ++e) routed[rank_of[e]] += (set >> e) & 1;
+    total += static_cast<double>(*std::max_element(routed.begin(), routed.end()));
+    sets += 1;
+  }
+  return total / sets;
+}
+
+Layout Make(const Geometry& geometry, const LayoutOptions& options) {
+  Result<Layout> layout = MakeLayout(geometry, options);
+  CHECK(layout.ok());
+  return std::move(layout).value();
+}
+
+TEST(ExpectedMaxRouted, MatchesEnumeration) {
+  const std::vector<std::vector<int64_t>> cases = {{4, 3, 3}, {2, 2, 2, 2, 2}, {10}, {1, 9}, {0, 5, 5}, {3, 3, 3, 3}};
+  for (const std::vector<int64_t>& held : cases) {
+    for (int64_t top_k = 1; top_k <= 6; ++top_k) {
+      EXPECT_NEAR(ExpectedMaxRouted(held, top_k), BruteForce(held, top_k), 1e-12) << top_k;
+    }
+  }
+}
+
+TEST(ExpectedMaxRouted, EdgesAndLargeCounts) {
+  EXPECT_EQ(ExpectedMaxRouted({}, 2), 0);
+  EXPECT_EQ(ExpectedMaxRouted({4, 4}, 0), 0);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({4, 3}, 7), 4);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({4, 3}, 99), 4);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({65536}, 128), 128);
+  const double large = ExpectedMaxRouted(std::vector<int64_t>(16, 4096), 128);
+  EXPECT_GT(large, 8);
+  EXPECT_LT(large, 24);
+}
+
+TEST(PriceLayout, WeightBytesAreTheShardMapsElements) {
+  std::mt19937_64 random(5);
+  const ElementBytes bytes;
+  for (int round = 0; round < 40; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (const int64_t ranks : {1, 2, 3, 5, 8, 16}) {
+      const Layout layout = Make(geometry, RandomCuts(geometry, ranks, &random));
+      const LayoutCost cost = PriceLayout(geometry, layout, bytes);
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        int64_t expected = 0;
+        for (const LocalTensor& tensor : MakeShardMap(geometry, layout, rank, {"model.", true}).tensors) {
+          expected += tensor.rows * tensor.cols * (tensor.role == Role::kVector ? 4 : 2);
+        }
+        EXPECT_EQ(cost.ranks[static_cast<size_t>(rank)].weight_bytes, expected) << "rank " << rank << " of " << ranks;
+      }
+    }
+  }
+}
+
+TEST(PriceLayout, OneRankIsTheReference) {
+  const Geometry demo = DemoGeometry();
+  const LayoutCost cost = PriceLayout(demo, Make(demo, {}), {});
+  ASSERT_EQ(cost.ranks.size(), 1u);
+  EXPECT_DOUBLE_EQ(cost.weight_factor, 1);
+  EXPECT_DOUBLE_EQ(cost.step_factor, 1);
+  EXPECT_DOUBLE_EQ(cost.kv_factor, 1);
+  EXPECT_EQ(cost.critical_bytes, cost.ranks[0].step_bytes);
+  EXPECT_TRUE(cost.collectives.empty());
+  // The step leaves out 8 of 10 experts in each of 8 layers; the tied embedding is also the head and is read.
+  EXPECT_EQ(cost.ranks[0].weight_bytes - cost.ranks[0].step_bytes, int64_t{8} * 8 * 3 * 96 * 256 * 2);
+  EXPECT_EQ(cost.ranks[0].kv_token_bytes, 2 * 2 * 2 * 64 * 4);
+  EXPECT_EQ(cost.ranks[0].state_bytes, 6 * (8 * 64 * 64 + 3 * 1024) * 4);
+}
+
+TEST(PriceLayout, UntiedEmbeddingIsResidentAndNotRead) {
+  Geometry demo = DemoGeometry();
+  const LayoutCost tied = PriceLayout(demo, Make(demo, {}), {});
+  demo.tied_head = false;
+  const LayoutCost untied = PriceLayout(demo, Make(demo, {}), {});
+  EXPECT_EQ(untied.ranks[0].weight_bytes - tied.ranks[0].weight_bytes, 4096 * 256 * 2);
+  EXPECT_EQ(untied.ranks[0].step_bytes, tied.ranks[0].step_bytes);
+}
+
+TEST(PriceLayout, CriticalPathIsNoShorterThanAnyRank) {
+  std::mt19937_64 random(9);
+  for (int round = 0; round < 30; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (const int64_t ranks : {2, 3, 7, 16}) {
+      const LayoutCost cost = PriceLayout(geometry, Make(geometry, RandomCuts(geometry, ranks, &random)), {});
+      for (const RankCost& rank : cost.ranks) EXPECT_LE(rank.step_bytes, cost.critical_bytes + 1);
+      EXPECT_GE(cost.step_factor, 1 - 1e-9);
+    }
+  }
+}
+
+TEST(PriceLayout, CollectivesFollowThePartialAxes) {
+  const Geometry demo = DemoGeometry();
+  LayoutOptions options;
+  options.ranks = 3;
+  const LayoutCost cost = PriceLayout(demo, Make(demo, options), {});
+  ASSERT_EQ(cost.collectives.size(), 5u);
+  EXPECT_EQ(cost.collectives[0].site, "embed");
+  EXPECT_EQ(cost.collectives[1].site, "attn");
+  EXPECT_EQ(cost.collectives[1].count, 2);
+  EXPECT_EQ(cost.collectives[1].bytes_exact, 256 * 8);
+  EXPECT_EQ(cost.collectives[2].count, 6);
+  EXPECT_EQ(cost.collectives[3].site, "moe");
+  EXPECT_EQ(cost.collectives[3].bytes_fast, 256 * 4);
+  EXPECT_EQ(cost.collectives[4].site, "logits");
+  EXPECT_EQ(cost.collectives[4].elements, 4096);
+  options.cuts = {{"experts", "replicate"}, {"shared", "uneven"}, {"vocab", "replicate"}, {"attn", "replicate"}};
+  const LayoutCost fewer = PriceLayout(demo, Make(demo, options), {});
+  ASSERT_EQ(fewer.collectives.size(), 2u);
+  EXPECT_EQ(fewer.collectives[0].site, "gdn");
+  EXPECT_EQ(fewer.collectives[1].site, "moe");  // the shared expert's part still needs its sum
+}
+
+}  // namespace
+}  // namespace trivet::plan

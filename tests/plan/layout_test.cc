@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layout.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/axis_rules.h"
+#include "plan/leaf.h"
+#include "tests/plan/plan_fixtures.h"
+
+namespace trivet::plan {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+Layout Make(const Geometry& geometry, int64_t ranks, const std::string& cuts = "", int64_t pad_to = 0) {
+  LayoutOptions options;
+  options.ranks = ranks;
+  options.pad_to = pad_to;
+  CHECK(ParseCuts(cuts, &options).ok());
+  Result<Layout> layout = MakeLayout(geometry, options);
+  CHECK(layout.ok());
+  return std::move(layout).value();
+}
+
+const AxisPlan& Row(const Layout& layout, const std::string& axis) {
+  for (const AxisPlan& row : layout.axes) {
+    if (row.axis == axis) return row;
+  }
+  CHECK_MSG(false, axis);
+  return layout.axes.front();
+}
+
+TEST(Layout, OneRankHoldsAll) {
+  const Layout layout = Make(DemoGeometry(), 1);
+  ASSERT_EQ(layout.shards.size(), 1u);
+  for (const AxisPlan& row : layout.axes) {
+    EXPECT_EQ(row.cut, row.axis == "experts" ? "whole" : "uneven");
+    EXPECT_EQ(row.factor, 1) << row.axis;
+    EXPECT_EQ(row.reason, "one rank holds all");
+    EXPECT_THAT(row.per_rank, ElementsAre(row.stock));
+  }
+  EXPECT_EQ(layout.shards[0].attention.q_heads, 8);
+  EXPECT_THAT(layout.shards[0].attention.q_to_kv, ElementsAre(0, 0, 0, 0, 1, 1, 1, 1));
+  EXPECT_EQ(layout.shards[0].experts.slots.size(), 10u);
+  EXPECT_EQ(layout.shards[0].experts.channels.real, 96);
+  EXPECT_EQ(layout.shards[0].vocab.real, 4096);
+}
+
+TEST(Layout, DemoOnThreeRanks) {
+  const Layout layout = Make(DemoGeometry(), 3);
+  EXPECT_EQ(Row(layout, "attn").cut, "uneven");
+  EXPECT_THAT(Row(layout, "attn").per_rank, ElementsAre(1, 1, 0));
+  EXPECT_EQ(Row(layout, "gdn").cut, "overlap");
+  EXPECT_THAT(Row(layout, "gdn").per_rank, ElementsAre(3, 3, 2));
+  EXPECT_THAT(Row(layout, "gdn").reason,
+              HasSubstr("4 key-head groups do not divide by 3; splitting groups between ranks that share a key head is "
+                        "cheapest (3 value heads against 4)"));
+  EXPECT_EQ(Row(layout, "experts").cut, "width");
+  EXPECT_THAT(Row(layout, "experts").per_rank, ElementsAre(1, 1, 1));
+  EXPECT_THAT(Row(layout, "shared").per_rank, ElementsAre(2, 2, 1));
+  EXPECT_DOUBLE_EQ(Row(layout, "shared").factor, 1.2);
+  EXPECT_THAT(Row(layout, "vocab").per_rank, ElementsAre(43, 43, 42));
+}
+
+TEST(Layout, TheTableAgreesWithPublishedPaddedHeads) {
+  // 24 query heads on 4 KV heads at 3 ranks: 36/6 padded, 8 heads on 2 KV heads each when groups are split.
+  Geometry geometry = DemoGeometry();
+  geometry.attention = {24, 4, 256, 64, 1e7, true, true};
+  const Layout padded = Make(geometry, 3, "attn=pad");
+  for (const RankShard& shard : padded.shards) {
+    EXPECT_EQ(shard.attention.q_heads, 12);
+    EXPECT_EQ(shard.attention.kv_heads, 2);
+  }
+  EXPECT_EQ(Row(padded, "attn").padded, 6);
+  const Layout overlap = Make(geometry, 3);
+  EXPECT_EQ(Row(overlap, "attn").cut, "overlap");
+  for (const RankShard& shard : overlap.shards) {
+    EXPECT_EQ(shard.attention.q_heads, 8);
+    EXPECT_EQ(shard.attention.kv_heads, 2);
+  }
+  EXPECT_THAT(overlap.shards[0].attention.q_to_kv, ElementsAre(0, 0, 0, 0, 0, 0, 1, 1));
+  EXPECT_THAT(overlap.shards[2].attention.q_to_kv, ElementsAre(0, 0, 1, 1, 1, 1, 1, 1));
+}
+
+TEST(Layout, PadToGivesOneRankThePaddedGeometry) {
+  const Layout one = Make(DemoGeometry(), 1, "experts=width", 5);
+  const Layout five = Make(DemoGeometry(), 5, "attn=pad,gdn=pad,experts=width-pad,shared=pad,vocab=pad");
+  for (const AxisPlan& row : one.axes) EXPECT_EQ(row.padded, Row(five, row.axis).padded) << row.axis;
+  const RankShard& shard = one.shards[0];
+  EXPECT_EQ(shard.attention.q_heads, 20);
+  EXPECT_EQ(shard.attention.q_real, 8);
+  EXPECT_EQ(shard.attention.kv_heads, 5);
+  EXPECT_EQ(shard.attention.kv_real, 2);
+  EXPECT_EQ(shard.attention.q_to_kv.back(), 4);
+  EXPECT_EQ(shard.experts.channels.width, 160);
+  EXPECT_EQ(shard.experts.channels.real, 96);
+}
+
+TEST(Layout, ReplicatedAxesAreWholeAndNotPartial) {
+  const Layout layout = Make(DemoGeometry(), 4, "shared=replicate");
+  EXPECT_FALSE(layout.partial.shared);
+  EXPECT_TRUE(layout.partial.experts);
+  EXPECT_DOUBLE_EQ(Row(layout, "shared").factor, 4);
+  EXPECT_EQ(Row(layout, "shared").padded, 5);
+  for (const RankShard& shard : layout.shards) EXPECT_EQ(shard.shared.real, 160);
+}
+
+TEST(Layout, ReplicationIsNeverAutomatic) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 20; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (const int64_t ranks : {2, 7, 16}) {
+      for (const AxisPlan& row : Make(geometry, ranks).axes) {
+        EXPECT_NE(row.cut, "replicate") << row.axis;
+        EXPECT_THAT(row.cut, Not(HasSubstr("pad"))) << row.axis;  // never cheaper than uneven
+        EXPECT_THAT(row.reason, Not(IsEmpty()));
+      }
+    }
+  }
+}
+
+// Every rank's shard is in range and the real units of all ranks add up.
+TEST(Layout, InvariantsOverRandomGeometriesAndCuts) {
+  std::mt19937_64 random(11);
+  for (int round = 0; round < 60; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (int64_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
+      LayoutOptions options = RandomCuts(geometry, ranks, &random);
+      options.pad_to = static_cast<int64_t>(random() % 6);
+      const Result<Layout> made = MakeLayout(geometry, options);
+      ASSERT_TRUE(made.ok()) << made.error().message;
+      ASSERT_EQ(static_cast<int64_t>(made->shards.size()), ranks);
+      for (const AxisPlan& row : made->axes) {
+        int64_t real = 0;
+        for (const int64_t units : row.real) real += units;
+        EXPECT_EQ(real, row.cut == "replicate" ? row.stock * ranks : row.stock) << row.axis << " " << row.cut;
+        EXPECT_GE(row.factor, 1 - 1e-9) << row.axis << " " << row.cut;
+      }
+      for (const RankShard& shard : made->shards) {
+        const AttentionShard& heads = shard.attention;
+        ASSERT_EQ(static_cast<int64_t>(heads.q_to_kv.size()), heads.q_heads);
+        for (const int32_t kv : heads.q_to_kv) EXPECT_TRUE(kv >= 0 && kv < heads.kv_heads);
+        for (int64_t i = 0; i < heads.q_real; ++i) {
+          const int64_t group = geometry.attention.q_heads / geometry.attention.kv_heads;
+          EXPECT_EQ(heads.kv_begin + heads.q_to_kv[static_cast<size_t>(i)], (heads.q_begin + i) / group);
+        }
+        EXPECT_EQ(shard.vocab.rows % kVocabTile, 0);
+        EXPECT_EQ(shard.mlp.width % WidthLeaf(geometry.mlp_width), 0);
+        EXPECT_EQ(shard.experts.channels.width % WidthLeaf(geometry.moe.width), 0);
+      }
+    }
+  }
+}
+
+TEST(Layout, LegalCutsNamesOnlyAxesTheModelHas) {
+  const Geometry demo = DemoGeometry();
+  EXPECT_THAT(LegalCuts(demo, "gdn", 3), ElementsAre("uneven", "overlap", "pad", "replicate"));
+  EXPECT_THAT(LegalCuts(demo, "mlp", 3), IsEmpty());
+  EXPECT_THAT(LegalCuts(demo, "nonsense", 3), IsEmpty());
+}
+
+TEST(Layout, BadOptionsAreNamed) {
+  Geometry geometry = DemoGeometry();
+  geometry.attention.kv_heads = 8;
+  const struct {
+    int64_t ranks;
+    int64_t pad_to;
+    std::map<std::string, std::string> cuts;
+    Code code;
+    const char* text;
+  } cases[] = {{0, 0, {}, Code::kUsage, "expected 1 to 16, found 0"},
+               {17, 0, {}, Code::kUsage, "found 17"},
+               {2, -1, {}, Code::kUsage, "pad_to"},
+               {2, 17, {}, Code::kUsage, "pad_to"},
+               {2, 0, {{"mlp", "pad"}}, Code::kUsage, "this model has the axes attn, gdn, experts, shared, vocab"},
+               {2, 0, {{"x\n", "pad"}}, Code::kUsage, "x\\x0a"},
+               {2, 0, {{"vocab", "whole"}}, Code::kUsage, "expected one of uneven, pad, replicate"},
+               {8, 0, {{"attn", "overlap"}}, Code::kInfeasible, "cut attn=overlap at 8 ranks"}};
+  for (const auto& test : cases) {
+    LayoutOptions options;
+    options.ranks = test.ranks;
+    options.pad_to = test.pad_to;
+    options.cuts = test.cuts;
+    const Result<Layout> layout = MakeLayout(geometry, options);
+    ASSERT_FALSE(layout.ok()) << test.text;
+    EXPECT_EQ(layout.error().code, test.code) << test.text;
+    EXPECT_THAT(layout.error().message, HasSubstr(test.text));
+  }
+}
+
+TEST(Layout, ParseCutsReadsPiecesAndRefusesTheRest) {
+  LayoutOptions options;
+  ASSERT_TRUE(ParseCuts("attn=pad,experts=whole", &options).ok());
+  EXPECT_EQ(options.cuts["attn"], "pad");
+  EXPECT_EQ(options.cuts["experts"], "whole");
+  ASSERT_TRUE(ParseCuts("", &options).ok());
+  const struct {
+    const char* text;
+    const char* message;
+  } cases[] = {{"attn", "found \"attn\""},         {"attn=", "expected for attn one of uneven"},
+               {"=pad", "expected an axis of"},    {"heads=pad", "found \"heads\""},
+               {"vocab=whole", "found \"whole\""}, {"vocab=pad,vocab=pad", "vocab twice"},
+               {"vocab=pad,", "found \"\""}};
+  for (const auto& test : cases) {
+    LayoutOptions fresh;
+    const Status status = ParseCuts(test.text, &fresh);
+    ASSERT_FALSE(status.ok()) << test.text;
+    EXPECT_EQ(status.error().code, Code::kUsage);
+    EXPECT_THAT(status.error().message, HasSubstr(test.message));
+  }
+}
+
+TEST(Layout, CutNames) {
+  EXPECT_STREQ(CutName(Cut::kUneven), "uneven");
+  EXPECT_STREQ(CutName(Cut::kPad), "pad");
+  EXPECT_STREQ(CutName(Cut::kOverlap), "overlap");
+  EXPECT_STREQ(CutName(Cut::kReplicate), "replicate");
+}
+
+}  // namespace
+}  // namespace trivet::plan

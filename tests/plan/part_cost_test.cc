@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/part_cost.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/plan/plan_fixtures.h"
+
+namespace trivet::plan {
+namespace {
+
+TEST(PartCost, DemoPartsByHand) {
+  const Geometry demo = DemoGeometry();
+  AttentionShard heads;
+  heads.q_heads = 3;
+  heads.kv_heads = 2;
+  // Query and gate 2 x 3, output 3, keys and values 2 x 2 heads of 64 x 256, two bytes each.
+  EXPECT_EQ(AttentionWeightBytes(demo, heads, {}), (6 + 3 + 4) * 64 * 256 * 2);
+  EXPECT_EQ(KvTokenBytes(demo, heads, {}), 2 * 2 * 64 * 4);
+  DeltaNetShard net;
+  net.v_heads = 2;
+  net.k_heads = 1;
+  const int64_t rows = 2 * 64 + 2 * 2 * 64 + 2 * 2;
+  const int64_t vectors = (2 * 64 + 2 * 64) * 4 + 2 * 2;
+  EXPECT_EQ(DeltaNetWeightBytes(demo, net, {}), (rows + 128) * 256 * 2 + vectors * 4);
+  EXPECT_EQ(StateBytes(demo, net), (2 * 64 * 64 + 3 * (2 * 64 + 2 * 64)) * 4);
+  EXPECT_EQ(GatedMlpBytes(demo, 32, {}), 3 * 32 * 256 * 2);
+  EXPECT_EQ(GatedMlpBytes(demo, 32, {0.5, 4}), 3 * 32 * 256 / 2);
+  EXPECT_EQ(VocabBytes(demo, 32, {}), 32 * 256 * 2);
+}
+
+TEST(PartCost, DummySlotsHoldNothing) {
+  const Geometry demo = DemoGeometry();
+  ExpertShard shard;
+  shard.slots = {8, 9, -1, -1};
+  shard.channels = {0, 96, 96};
+  EXPECT_EQ(HeldExperts(shard), 2);
+  EXPECT_EQ(ExpertWeightBytes(demo, shard, {}), 2 * GatedMlpBytes(demo, 96, {}));
+  EXPECT_DOUBLE_EQ(ExpertStepBytes(demo, shard, {}), 2 * GatedMlpBytes(demo, 96, {}) * 2 / 10);
+}
+
+TEST(PartCost, BusiestRankOfWholeExpertsIsTheExpectedLargest) {
+  const Geometry demo = DemoGeometry();
+  std::vector<RankShard> shards(2);
+  shards[0].experts = {{0, 1, 2, 3, 4}, {0, 96, 96}};
+  shards[1].experts = {{5, 6, 7, 8, 9}, {0, 96, 96}};
+  // Two of ten: both on one rank in 20 of 45 draws.
+  EXPECT_NEAR(BusiestExpertBytes(demo, shards, {}), (1 + 20.0 / 45) * GatedMlpBytes(demo, 96, {}), 1e-6);
+}
+
+TEST(PartCost, BusiestRankOfCutChannelsIsTheWidest) {
+  const Geometry demo = DemoGeometry();
+  std::vector<RankShard> shards(2);
+  shards[0].experts = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {0, 64, 64}};
+  shards[1].experts = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {64, 32, 32}};
+  EXPECT_NEAR(BusiestExpertBytes(demo, shards, {}), 2 * GatedMlpBytes(demo, 64, {}), 1e-6);
+}
+
+}  // namespace
+}  // namespace trivet::plan

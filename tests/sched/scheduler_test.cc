@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules of the scheduler one by one. Whole runs with random traffic are in traffic_test.cc.
+#include "sched/scheduler.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <numeric>
+#include <string>
+
+namespace trivet::sched {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr SchedulerLimits kWide = {.max_sequences = 4,
+                                   .max_step_tokens = 256,
+                                   .prefill_chunk = 100,
+                                   .max_logits_rows = 256,
+                                   .pages = 100,
+                                   .max_context = 4000};
+
+Request MakeRequest(int64_t id, int32_t prompt, int32_t max_new, LogitsMode logits = LogitsMode::kLast) {
+  Request request;
+  request.id = SeqId{id};
+  request.prompt.resize(static_cast<size_t>(prompt));
+  std::iota(request.prompt.begin(), request.prompt.end(), 0);
+  request.max_new_tokens = max_new;
+  request.logits = logits;
+  return request;
+}
+
+void MustSubmit(Scheduler* scheduler, Request request) {
+  const Status status = scheduler->Submit(std::move(request));
+  ASSERT_TRUE(status.ok()) << status.error().message;
+}
+
+// Commits with token 1 wherever one is wanted.
+void CommitOnes(Scheduler* scheduler, const StepPlan& plan) {
+  std::vector<SampledToken> sampled;
+  for (const Span& span : plan.spans) {
+    if (scheduler->WantsToken(span)) sampled.push_back({span.seq, 1});
+  }
+  scheduler->Commit(plan, sampled);
+}
+
+// "id:start+count/logits" for each span.
+std::vector<std::string> Text(const StepPlan& plan) {
+  std::vector<std::string> text;
+  for (const Span& span : plan.spans) {
+    text.push_back(std::to_string(static_cast<int64_t>(span.seq)) + ":" + std::to_string(span.start) + "+" +
+                   std::to_string(span.count) + "/" + std::to_string(span.logits_count));
+  }
+  return text;
+}
+
+std::vector<std::string> Step(Scheduler* scheduler) {
+  const StepPlan plan = scheduler->Next();
+  CommitOnes(scheduler, plan);
+  return Text(plan);
+}
+
+TEST(Scheduler, LimitsAreChecked) {
+  EXPECT_TRUE(Validate(kWide).ok());
+  SchedulerLimits limits = kWide;
+  limits.max_step_tokens = 3;
+  EXPECT_THAT(Validate(limits).error().message, HasSubstr("max_step_tokens: expected at least 4, found 3"));
+  limits = kWide;
+  limits.max_logits_rows = 3;
+  EXPECT_THAT(Validate(limits).error().message, HasSubstr("max_logits_rows"));
+  limits = kWide;
+  limits.pages = 0;
+  EXPECT_THAT(Validate(limits).error().message, HasSubstr("pages"));
+  EXPECT_DEATH(Scheduler{limits}, "pages");
+}
+
+TEST(Scheduler, SubmitRefusesWhatCanNeverRun) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 3;
+  limits.max_context = 200;
+  Scheduler scheduler(limits);
+  const auto code = [&](Request request) { return scheduler.Submit(std::move(request)).error().code; };
+  EXPECT_EQ(code(MakeRequest(1, 0, 5)), Code::kInvalid);
+  EXPECT_EQ(code(MakeRequest(1, 5, -1)), Code::kInvalid);
+  EXPECT_EQ(code(MakeRequest(1, 5, 1, LogitsMode::kNone)), Code::kInvalid);
+  const Status context = scheduler.Submit(MakeRequest(1, 101, 100));
+  EXPECT_EQ(context.error().code, Code::kCapacity);
+  EXPECT_THAT(context.error().message, HasSubstr("at most 200 tokens of context, found 101 prompt + 100 new = 201"));
+  EXPECT_EQ(code(MakeRequest(1, 2, std::numeric_limits<int32_t>::max())), Code::kCapacity);
+  const Status pages = scheduler.Submit(MakeRequest(1, 101, 92));
+  EXPECT_EQ(pages.error().code, Code::kCapacity);
+  EXPECT_THAT(pages.error().message, HasSubstr("at most 3 cache pages of 64 tokens, found 4"));
+  MustSubmit(&scheduler, MakeRequest(1, 100, 92));
+  EXPECT_EQ(code(MakeRequest(1, 5, 1)), Code::kInvalid);
+  EXPECT_EQ(scheduler.counts().waiting, 1);
+}
+
+TEST(Scheduler, NothingToDoGivesAnEmptyPlan) {
+  Scheduler scheduler(kWide);
+  EXPECT_THAT(Step(&scheduler), IsEmpty());
+  EXPECT_EQ(scheduler.counts().steps, 0);
+}
+
+TEST(Scheduler, DecodersComeFirstThenChunks) {
+  Scheduler scheduler(kWide);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 4));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+3/1"));
+  MustSubmit(&scheduler, MakeRequest(2, 250, 1));
+  MustSubmit(&scheduler, MakeRequest(3, 120, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+100/0", "3:0+100/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "2:100+100/0", "3:100+20/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:5+1/1", "2:200+50/1"));
+  EXPECT_THAT(Step(&scheduler), IsEmpty());
+  EXPECT_EQ(scheduler.Find(SeqId{1})->status, SequenceStatus::kDone);
+  EXPECT_EQ(scheduler.Find(SeqId{1})->generated(), 4);
+  EXPECT_EQ(scheduler.counts().done, 3);
+  EXPECT_EQ(scheduler.counts().free_pages, kWide.pages);
+  scheduler.Finish(SeqId{1});
+  EXPECT_EQ(scheduler.Find(SeqId{1}), nullptr);
+}
+
+TEST(Scheduler, TokenBudgetIsSharedInOrder) {
+  SchedulerLimits limits = kWide;
+  limits.max_step_tokens = 120;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 3; ++id) MustSubmit(&scheduler, MakeRequest(id, 150, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0", "2:0+20/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+50/1", "2:20+70/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:90+60/1", "3:0+60/0"));
+}
+
+TEST(Scheduler, AdmissionFollowsPriorityThenArrival) {
+  SchedulerLimits limits = kWide;
+  limits.max_sequences = 1;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 4; ++id) {
+    Request request = MakeRequest(id, 2, 1);
+    request.priority = id <= 2 ? 0 : -1;
+    MustSubmit(&scheduler, request);
+  }
+  std::vector<std::string> order;
+  for (int i = 0; i < 4; ++i) order.push_back(Step(&scheduler).at(0));
+  EXPECT_THAT(order, ElementsAre("3:0+2/1", "4:0+2/1", "1:0+2/1", "2:0+2/1"));
+}
+
+TEST(Scheduler, AFullHeadOfTheQueueIsNotOvertaken) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 4;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 100, 3));
+  MustSubmit(&scheduler, MakeRequest(2, 190, 1));
+  MustSubmit(&scheduler, MakeRequest(3, 2, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+1/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:101+1/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:0+100/0", "3:0+2/1"));
+}
+
+TEST(Scheduler, ScoringGivesEveryPromptRowOnceWithinTheRowLimit) {
+  SchedulerLimits limits = kWide;
+  limits.max_logits_rows = 40;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 9));
+  Step(&scheduler);
+  MustSubmit(&scheduler, MakeRequest(2, 70, 2, LogitsMode::kAll));
+  MustSubmit(&scheduler, MakeRequest(3, 50, 0));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+39/39"));  // 3 waits: no row is left for it
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "2:39+31/31", "3:0+50/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:5+1/1", "2:70+1/1"));
+  EXPECT_EQ(scheduler.Find(SeqId{3})->status, SequenceStatus::kDone);
+  EXPECT_EQ(scheduler.Find(SeqId{3})->generated(), 0);
+}
+
+TEST(Scheduler, NoneFillsTheCacheWithoutRows) {
+  Scheduler scheduler(kWide);
+  MustSubmit(&scheduler, MakeRequest(1, 130, 0, LogitsMode::kNone));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+30/0"));
+  EXPECT_EQ(scheduler.counts().done, 1);
+}
+
+TEST(Scheduler, PreemptsTheLatestAndRecomputesItsTokens) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 4;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 62, 190));
+  MustSubmit(&scheduler, MakeRequest(2, 60, 100));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+62/1", "2:0+60/1"));
+  // Both grow to two pages each; then sequence 1 wants a third one and takes it from sequence 2.
+  while (scheduler.counts().preemptions == 0) {
+    const StepPlan plan = scheduler.Next();
+    ASSERT_FALSE(plan.spans.empty());
+    if (scheduler.counts().preemptions > 0) {
+      EXPECT_THAT(Text(plan), ElementsAre("1:128+1/1"));
+    }
+    CommitOnes(&scheduler, plan);
+  }
+  const Sequence& second = *scheduler.Find(SeqId{2});
+  EXPECT_EQ(second.status, SequenceStatus::kWaiting);
+  EXPECT_THAT(second.pages, IsEmpty());
+  EXPECT_THAT(second.state_slots, IsEmpty());
+  EXPECT_EQ(second.generated(), 67);
+  while (second.status == SequenceStatus::kWaiting) {
+    const StepPlan plan = scheduler.Next();
+    if (second.status == SequenceStatus::kRunning) {
+      EXPECT_THAT(Text(plan), ElementsAre("2:0+100/0"));
+    }
+    CommitOnes(&scheduler, plan);
+  }
+  EXPECT_EQ(scheduler.Find(SeqId{1})->status, SequenceStatus::kDone);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:100+27/1"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:127+1/1"));
+}
+
+TEST(Scheduler, PreemptionSparesTheMoreUrgent) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 4;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 62, 190));
+  Request urgent = MakeRequest(2, 60, 190);
+  urgent.priority = -5;
+  MustSubmit(&scheduler, urgent);
+  while (scheduler.counts().preemptions == 0) ASSERT_FALSE(Step(&scheduler).empty());
+  EXPECT_EQ(scheduler.Find(SeqId{1})->status, SequenceStatus::kWaiting);
+  EXPECT_EQ(scheduler.Find(SeqId{2})->status, SequenceStatus::kRunning);
+}
+
+TEST(Scheduler, AdmissionLeavesAPageForEachThatMayGrow) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 3;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 60, 60));
+  MustSubmit(&scheduler, MakeRequest(2, 60, 60));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+60/1"));
+  scheduler.Cancel(SeqId{2});
+  MustSubmit(&scheduler, MakeRequest(3, 60, 4));  // never needs a second page
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:60+1/1", "3:0+60/1"));
+}
+
+TEST(Scheduler, NothingIsAdmittedInAStepThatPreempted) {
+  SchedulerLimits limits = kWide;
+  limits.pages = 5;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 62, 190));
+  MustSubmit(&scheduler, MakeRequest(2, 60, 100));
+  do {
+    ASSERT_EQ(Step(&scheduler).size(), 2u);
+  } while (scheduler.Find(SeqId{2})->length() < 129);
+  Request urgent = MakeRequest(3, 5, 1);
+  urgent.priority = -1;
+  MustSubmit(&scheduler, urgent);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:130+1/1"));
+  EXPECT_EQ(scheduler.counts().preemptions, 1);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:131+1/1", "3:0+5/1"));
+}
+
+TEST(Scheduler, CancelWhileAStepIsUnderWay) {
+  Scheduler scheduler(kWide);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 4));
+  MustSubmit(&scheduler, MakeRequest(2, 3, 4));
+  const StepPlan plan = scheduler.Next();
+  scheduler.Cancel(SeqId{1});
+  scheduler.Cancel(SeqId{77});
+  EXPECT_FALSE(scheduler.WantsToken(plan.spans[0]));
+  scheduler.Commit(plan, std::vector<SampledToken>{{SeqId{1}, 5}, {SeqId{2}, 6}});
+  EXPECT_EQ(scheduler.Find(SeqId{2})->tokens.back(), 6);
+  EXPECT_EQ(scheduler.counts().running, 1);
+  EXPECT_EQ(scheduler.counts().free_pages, kWide.pages - 1);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:3+1/1"));
+}
+
+TEST(SchedulerDeath, MisuseAborts) {
+  Scheduler scheduler(kWide);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 4));
+  EXPECT_DEATH(scheduler.Finish(SeqId{9}), "sequence 9 is unknown");
+  const StepPlan plan = scheduler.Next();
+  EXPECT_DEATH(scheduler.Next(), "step 0 was not committed");
+  EXPECT_DEATH(scheduler.Commit(plan, {}), "token given: false");
+  EXPECT_DEATH(scheduler.Commit(plan, std::vector<SampledToken>{{SeqId{1}, 5}, {SeqId{1}, 5}}), "belong to no span");
+  CommitOnes(&scheduler, plan);
+  EXPECT_DEATH(CommitOnes(&scheduler, plan), "step 0 of 1");
+}
+
+}  // namespace
+}  // namespace trivet::sched

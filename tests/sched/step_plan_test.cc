@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sched/step_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace trivet::sched {
+namespace {
+
+using ::testing::HasSubstr;
+
+StepPlan TwoSpans() {
+  StepPlan plan;
+  plan.step = 41;
+  plan.tokens = {7, 8, 9, 10};
+  plan.spans = {Span{SeqId{5}, 1, 64, 1, 0, 0, 2, 0, 1}, Span{SeqId{1}, 0, 0, 3, 1, 2, 1, 1, 2}};
+  plan.pages = {3, 9, 0};
+  plan.logits_rows = 3;
+  return plan;
+}
+
+std::string ErrorOf(const StepPlan& plan) {
+  const auto back = StepPlan::Deserialize(plan.Serialize());
+  return back.ok() ? "" : back.error().message;
+}
+
+TEST(StepPlan, RoundTrip) {
+  const StepPlan plan = TwoSpans();
+  const auto bytes = plan.Serialize();
+  const auto back = StepPlan::Deserialize(bytes);
+  ASSERT_TRUE(back.ok()) << back.error().message;
+  EXPECT_EQ(back->step, 41);
+  EXPECT_EQ(back->tokens, plan.tokens);
+  EXPECT_EQ(back->pages, plan.pages);
+  EXPECT_EQ(back->logits_rows, 3);
+  ASSERT_EQ(back->spans.size(), 2u);
+  EXPECT_EQ(back->spans[1].seq, SeqId{1});
+  EXPECT_EQ(std::memcmp(back->spans.data(), plan.spans.data(), 2 * sizeof(Span)), 0);
+  EXPECT_EQ(back->Serialize(), bytes);
+}
+
+TEST(StepPlan, EmptyRoundTrip) {
+  const auto back = StepPlan::Deserialize(StepPlan{}.Serialize());
+  ASSERT_TRUE(back.ok());
+  EXPECT_TRUE(back->spans.empty());
+}
+
+TEST(StepPlan, EveryTruncationAndExtensionIsRefused) {
+  auto bytes = TwoSpans().Serialize();
+  for (size_t size = 0; size < bytes.size(); ++size) {
+    const auto back = StepPlan::Deserialize(std::span(bytes).first(size));
+    ASSERT_FALSE(back.ok()) << size;
+    EXPECT_EQ(back.error().code, Code::kInvalid);
+  }
+  bytes.push_back(std::byte{0});
+  EXPECT_FALSE(StepPlan::Deserialize(bytes).ok());
+}
+
+TEST(StepPlan, NoSingleByteChangeCrashes) {
+  const auto bytes = TwoSpans().Serialize();
+  for (size_t i = 0; i < bytes.size(); ++i) {
+    for (const int flip : {0x01, 0x7f, 0x80, 0xff}) {
+      auto changed = bytes;
+      changed[i] ^= static_cast<std::byte>(flip);
+      const auto back = StepPlan::Deserialize(changed);
+      if (back.ok()) {
+        EXPECT_EQ(back->Serialize(), changed);
+      }
+    }
+  }
+}
+
+TEST(StepPlan, ContradictionsAreNamed) {
+  StepPlan plan = TwoSpans();
+  plan.spans[1].token_begin = 2;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("first token of a span"));
+  plan = TwoSpans();
+  plan.tokens.push_back(0);
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("tokens of all spans"));
+  plan = TwoSpans();
+  plan.spans[0].start = 63;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("pages of a span"));
+  plan = TwoSpans();
+  plan.pages.push_back(4);
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("pages of all spans"));
+  plan = TwoSpans();
+  plan.logits_rows = 4;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("logits rows of all spans"));
+  plan = TwoSpans();
+  plan.spans[1].logits_count = 4;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("logits rows of a span"));
+  plan = TwoSpans();
+  plan.pages[0] = -1;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("page id"));
+  plan = TwoSpans();
+  plan.spans[0].state_slot = -1;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("state slot"));
+}
+
+}  // namespace
+}  // namespace trivet::sched
