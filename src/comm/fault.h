@@ -9,6 +9,7 @@
 
 namespace trivet::comm {
 
+/// Which mistake.
 enum class FaultKind {
   kNone,
   kPartialBF16,  // a rank rounds its part of a sum to bf16
@@ -19,7 +20,7 @@ enum class FaultKind {
   kHang,         // the rank stops making progress
 };
 
-/// Which mistake, where and when. `layer` counts reduced sites of a step for the sum faults.
+/// A mistake, where and when. `layer` counts reduced sites of a step for the sum faults.
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   int64_t rank = 0;

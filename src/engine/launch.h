@@ -14,6 +14,7 @@
 
 namespace trivet::engine {
 
+/// How ranks beside the caller run.
 enum class Launch { kThreads, kProcesses };
 
 /// Parses "threads" or "processes".  Errors: kUsage.

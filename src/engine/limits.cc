@@ -47,6 +47,12 @@ int ThreadsPerRank(const EngineOptions& options, int64_t ranks) {
 Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const plan::Layout& layout,
                                           const EngineOptions& options) {
   constexpr int64_t kMost = int64_t{1} << 20;
+  // A row of logits passes through a slot when ranks hand over their columns, a line of it is taken by their geometry.
+  constexpr int64_t kVocab = (comm::kSlotBytes - 64) / static_cast<int64_t>(sizeof(float));
+  if (geometry.vocab > kVocab) {
+    return MakeError(Code::kUnsupported, fmt::format("vocabulary: expected at most {} rows, found {}; see docs/limits.md",
+                                                     kVocab, geometry.vocab));
+  }
   const int64_t longest = std::min(geometry.max_positions, kMost * 16);
   if (options.max_context < 0 || options.max_context > longest) {
     return OutOfRange("--max-model-len", 1, longest, options.max_context);

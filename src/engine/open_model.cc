@@ -11,37 +11,17 @@
 #include "plan/families.h"
 
 namespace trivet::engine {
-namespace {
-
-// Counts the tensors that are skipped for a known reason, and those nobody knows.
-void NoteExtraTensors(const plan::Geometry& geometry, OpenedModel* model) {
-  std::set<std::string> needed;
-  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, model->names)) needed.insert(tensor.name);
-  std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
-  for (const checkpoint::TensorInfo& info : model->checkpoint.tensors()) {
-    if (needed.contains(info.name)) continue;
-    std::string reason = plan::SkippedReason(info.name);
-    if (reason.empty()) reason = "not part of this family, not loaded";
-    auto& [count, first] = skipped[reason];
-    if (count++ == 0) first = info.name;
-  }
-  for (const auto& [reason, found] : skipped) {
-    model->notices.push_back(fmt::format("{} tensors such as {}: {}", found.first, found.second, reason));
-  }
-}
-
-}  // namespace
-
 Result<std::string> ResolveModel(const std::string& model, const std::string& program_dir,
                                  const std::string& source_models) {
   std::error_code ignored;
-  if (std::filesystem::exists(model, ignored)) return model;
+  if (std::filesystem::is_directory(model, ignored)) return model;
   const bool plain_name = !model.empty() && model.find('/') == std::string::npos && model[0] != '.';
   for (const std::string& folder : {program_dir + "/models", program_dir + "/../models",
                                     program_dir + "/../share/trivet/models", source_models}) {
     const std::string path = folder + "/" + model;
     if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
   }
+  if (std::filesystem::exists(model, ignored)) return model;  // a file: opening it says what is wrong with it
   return MakeError(Code::kNotFound,
                    fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
                                "nothing at \"{}\"; check the path", model));
@@ -68,6 +48,25 @@ std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const pla
   return defects;
 }
 
+std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
+                                      const checkpoint::Checkpoint& checkpoint) {
+  std::set<std::string> needed;
+  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) needed.insert(tensor.name);
+  std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
+  for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
+    if (needed.contains(info.name)) continue;
+    std::string reason = plan::SkippedReason(info.name);
+    if (reason.empty()) reason = "not part of this family, not loaded";
+    auto& [count, first] = skipped[reason];
+    if (count++ == 0) first = info.name;
+  }
+  std::vector<std::string> notices;
+  for (const auto& [reason, found] : skipped) {
+    notices.push_back(fmt::format("{} tensors such as {}: {}", found.first, found.second, reason));
+  }
+  return notices;
+}
+
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
   TRY_ASSIGN(checkpoint::ModelFiles files, checkpoint::OpenModelDir(dir));
   TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
@@ -83,10 +82,9 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
                                          : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
                                                        defects.size() - 1));
   }
-  OpenedModel model{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
-                    std::move(notices)};
-  NoteExtraTensors(model.geometry, &model);
-  return model;
+  for (std::string& notice : ExtraTensors(geometry, names, checkpoint)) notices.push_back(std::move(notice));
+  return OpenedModel{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
+                     std::move(notices)};
 }
 
 }  // namespace trivet::engine

@@ -39,4 +39,8 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir);
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
                                        const checkpoint::Checkpoint& checkpoint);
 
+/// What the checkpoint holds besides, one sentence per kind: known parts that are skipped, and unknown tensors.
+std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
+                                      const checkpoint::Checkpoint& checkpoint);
+
 }  // namespace trivet::engine

@@ -69,10 +69,12 @@ struct KvWrite {
 /// The span that holds token row `t` of the step.
 const TokenSpan& SpanOf(std::span<const TokenSpan> spans, int64_t t);
 
-/// Query heads [first, last) that use KV head `kv`.
+/// Query heads [first, last).
 struct HeadRange {
   int64_t first, last;
 };
+
+/// The query heads that use KV head `kv`.
 HeadRange HeadsOf(const Attention::Args& args, int64_t kv);
 
 }  // namespace trivet::kernels

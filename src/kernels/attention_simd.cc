@@ -60,10 +60,16 @@ HWY_INLINE Softmax Exponentials(float* HWY_RESTRICT p, int64_t visible) {
   return {max, HalvingSum(sums, kBlockKeys / 2)};
 }
 
+// How a block's values meet what earlier blocks left.
+template <int64_t N>
+struct Merge {
+  float keep[N], take[N];
+};
+
 // out[n] = out[n] * keep[n] + (chain over j of p[n][j] * values[j]) * take[n], channels in vectors.
 template <int64_t N>
 HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const float* HWY_RESTRICT values, int64_t dim,
-                           int64_t visible, const float* keep, const float* take, float* const* out) {
+                           int64_t visible, const Merge<N>& merge, float* const* out) {
   for (int64_t d = 0; d < dim; d += 2 * kL) {
     const bool two = d + 2 * kL <= dim;
     VF acc[N][2];
@@ -80,8 +86,8 @@ HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const floa
     for (int64_t n = 0; n < N; ++n) {
       for (int64_t v = 0; v < (two ? 2 : 1); ++v) {
         float* at = out[n] + d + v * kL;
-        const VF kept = hn::Mul(hn::LoadU(DF(), at), hn::Set(DF(), keep[n]));
-        hn::StoreU(hn::Add(kept, hn::Mul(acc[n][v], hn::Set(DF(), take[n]))), DF(), at);
+        const VF kept = hn::Mul(hn::LoadU(DF(), at), hn::Set(DF(), merge.keep[n]));
+        hn::StoreU(hn::Add(kept, hn::Mul(acc[n][v], hn::Set(DF(), merge.take[n]))), DF(), at);
       }
     }
   }
@@ -92,7 +98,8 @@ template <int64_t N>
 HWY_INLINE void Heads(const Attention::Args& args, const float* const* q, int64_t kv, const TokenSpan& span,
                       int64_t position, float* const* out) {
   const int64_t dim = args.cache.head_dim;
-  float max[N] = {}, sum[N] = {}, keep[N], take[N];
+  float max[N] = {}, sum[N] = {};
+  Merge<N> merge;
   HWY_ALIGN float p[N][kBlockKeys];
   for (int64_t n = 0; n < N; ++n) std::fill_n(out[n], dim, 0.0F);
   for (int64_t block = 0; block <= position / kBlockKeys; ++block) {
@@ -102,12 +109,12 @@ HWY_INLINE void Heads(const Attention::Args& args, const float* const* q, int64_
     for (int64_t n = 0; n < N; ++n) {
       const Softmax softmax = Exponentials(p[n], visible);
       const float merged = block == 0 ? softmax.max : std::max(max[n], softmax.max);
-      keep[n] = block == 0 ? 0.0F : Exp<ScalarOps>(max[n] - merged);
-      take[n] = Exp<ScalarOps>(softmax.max - merged);
-      sum[n] = sum[n] * keep[n] + softmax.sum * take[n];
+      merge.keep[n] = block == 0 ? 0.0F : Exp<ScalarOps>(max[n] - merged);
+      merge.take[n] = Exp<ScalarOps>(softmax.max - merged);
+      sum[n] = sum[n] * merge.keep[n] + softmax.sum * merge.take[n];
       max[n] = merged;
     }
-    Accumulate<N>(p, args.cache.values + at, dim, visible, keep, take, out);
+    Accumulate<N>(p, args.cache.values + at, dim, visible, merge, out);
   }
   for (int64_t n = 0; n < N; ++n) {
     for (int64_t d = 0; d < dim; ++d) out[n][d] /= sum[n];

@@ -30,6 +30,7 @@ using LoadedTensors = std::unordered_map<std::string, LoadedTensor>;
 /// A matrix that may be absent on this rank (n == 0).
 using Matrix = kernels::PackedMatrix;
 
+/// Weights of an attention layer.
 struct AttentionWeights {
   Matrix qkv;                      // [q_heads * (2) D + 2 kv_heads * D, H]
   Matrix o;                        // [H, q_heads * D]
@@ -37,6 +38,7 @@ struct AttentionWeights {
   const float* k_norm = nullptr;
 };
 
+/// Weights of a delta-net layer.
 struct DeltaNetWeights {
   Matrix in;                       // [queries, keys, values, z, b, a; H]
   Matrix out;                      // [H, v_heads * dv]
@@ -52,12 +54,14 @@ struct MlpWeights {
   Matrix down;     // [H, F]
 };
 
+/// Weights of a mixture of experts.
 struct MoeWeights {
   Matrix router;                    // [E (+ 1 shared gate), H]
   std::vector<MlpWeights> experts;  // by local slot
   MlpWeights shared;
 };
 
+/// Weights of one block; parts that its kind of layer does not have are empty.
 struct LayerWeights {
   int64_t index = 0;                  // number of the layer among those with the same mixer: its place in the caches
   const float* input_norm = nullptr;  // [H]

@@ -28,6 +28,7 @@ struct RankCost {
   int64_t state_bytes = 0;     // per sequence, delta-net and convolution states
 };
 
+/// Costs of a layout.
 struct LayoutCost {
   std::vector<RankCost> ranks;
   std::vector<CollectiveCost> collectives;

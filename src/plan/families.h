@@ -21,6 +21,7 @@ struct FamilyConfig {
   const Json& rope;  // {rope_type, rope_theta, partial_rotary_factor, ...}
 };
 
+/// One row of the family table.
 struct FamilyRow {
   std::string_view name;                          // "qwen3_5_moe"
   std::span<const std::string_view> model_types;  // config.json's model_type values that mean it

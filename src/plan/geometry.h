@@ -41,6 +41,7 @@ struct MoeGeometry {
   int64_t shared_width = 0;  // channels of the shared expert; 0 when there is none
 };
 
+/// What one layer is made of.
 struct LayerGeometry {
   Mixer mixer = Mixer::kAttention;
   ChannelMixer channel_mixer = ChannelMixer::kMlp;

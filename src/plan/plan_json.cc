@@ -6,6 +6,31 @@
 namespace trivet::plan {
 namespace {
 
+Json CostJson(const LayoutCost& cost) {
+  Json json = {{"weight_factor", RoundedFactor(cost.weight_factor)},
+               {"step_factor", RoundedFactor(cost.step_factor)},
+               {"kv_factor", RoundedFactor(cost.kv_factor)},
+               {"critical_bytes", cost.critical_bytes},
+               {"ranks", Json::array()},
+               {"collectives", Json::array()}};
+  for (const RankCost& rank : cost.ranks) {
+    json["ranks"].push_back({{"weight_bytes", rank.weight_bytes},
+                             {"step_bytes", rank.step_bytes},
+                             {"kv_token_bytes", rank.kv_token_bytes},
+                             {"state_bytes", rank.state_bytes}});
+  }
+  for (const CollectiveCost& collective : cost.collectives) {
+    json["collectives"].push_back({{"site", collective.site},
+                                   {"count", collective.count},
+                                   {"elements", collective.elements},
+                                   {"bytes_exact", collective.bytes_exact},
+                                   {"bytes_fast", collective.bytes_fast}});
+  }
+  return json;
+}
+
+}  // namespace
+
 Json GeometryJson(const Geometry& geometry) {
   Json json = {{"family", geometry.family},
                {"hidden", geometry.hidden},
@@ -32,31 +57,6 @@ Json GeometryJson(const Geometry& geometry) {
   if (geometry.Uses(ChannelMixer::kMlp)) json["mlp_width"] = geometry.mlp_width;
   return json;
 }
-
-Json CostJson(const LayoutCost& cost) {
-  Json json = {{"weight_factor", RoundedFactor(cost.weight_factor)},
-               {"step_factor", RoundedFactor(cost.step_factor)},
-               {"kv_factor", RoundedFactor(cost.kv_factor)},
-               {"critical_bytes", cost.critical_bytes},
-               {"ranks", Json::array()},
-               {"collectives", Json::array()}};
-  for (const RankCost& rank : cost.ranks) {
-    json["ranks"].push_back({{"weight_bytes", rank.weight_bytes},
-                             {"step_bytes", rank.step_bytes},
-                             {"kv_token_bytes", rank.kv_token_bytes},
-                             {"state_bytes", rank.state_bytes}});
-  }
-  for (const CollectiveCost& collective : cost.collectives) {
-    json["collectives"].push_back({{"site", collective.site},
-                                   {"count", collective.count},
-                                   {"elements", collective.elements},
-                                   {"bytes_exact", collective.bytes_exact},
-                                   {"bytes_fast", collective.bytes_fast}});
-  }
-  return json;
-}
-
-}  // namespace
 
 double RoundedFactor(double factor) { return std::round(factor * 1e4) / 1e4; }
 

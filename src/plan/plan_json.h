@@ -12,6 +12,9 @@ namespace trivet::plan {
 /// A factor as JSON shows it: four decimals, so that the text does not depend on a machine's last bits.
 double RoundedFactor(double factor);
 
+/// The logical facts of a model.
+Json GeometryJson(const Geometry& geometry);
+
 /// Geometry, layout and cost of one plan. Stable key order; bytes are integers, factors have four decimals.
 Json PlanJson(const Geometry& geometry, const Layout& layout, const LayoutCost& cost);
 

@@ -97,14 +97,13 @@ Result<AddedTokens> AddedTokens::FromJson(const Source& source, std::string_view
   // Of two tokens with one normalised content the reference library takes the special one, then the earlier.
   for (const bool special : {true, false}) {
     for (size_t i = 0; i < added.tokens_.size(); ++i) {
-      const AddedToken& token = added.tokens_[i];
+      AddedToken& token = added.tokens_[i];
       if (token.special != special) continue;
+      token.piece = token.content;
       if (token.normalized) {
-        TRY_ASSIGN(const std::string content, source.normalizer.Apply(token.content));
-        added.normalized_.Add(content, static_cast<int32_t>(i));
-      } else {
-        added.raw_.Add(token.content, static_cast<int32_t>(i));
+        TRY_ASSIGN(token.piece, source.normalizer.Apply(token.content));
       }
+      (token.normalized ? added.normalized_ : added.raw_).Add(token.piece, static_cast<int32_t>(i));
     }
   }
   return added;
@@ -146,7 +145,7 @@ Status AddedTokens::Add(AddedToken token, const Bpe& model, std::string_view wha
                                  what, Quote(token.content), expected, token.id));
   }
   if (token.single_word && !word_.has_value()) {
-    TRY_ASSIGN(Regex word, Regex::Compile("[\\w\\x{200c}\\x{200d}]", what));
+    TRY_ASSIGN(Regex word, Regex::Compile(fmt::format("[{}]", kWordMembers), what));
     word_ = std::move(word);
   }
   id_end_ = std::max(id_end_, int64_t{token.id} + 1);

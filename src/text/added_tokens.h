@@ -29,6 +29,7 @@ struct AddedToken {
   bool rstrip = false;       // takes the white space after it along
   bool normalized = false;   // matched in normalised text, by its normalised content
   bool special = false;      // left out by decoding on request
+  std::string piece;         // what decoding takes: the content, normalised where matching is
 
   bool operator==(const AddedToken&) const = default;
 };

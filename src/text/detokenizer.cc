@@ -6,13 +6,13 @@
 namespace trivet::text {
 
 StreamingDetokenizer::StreamingDetokenizer(const Tokenizer* tokenizer, bool skip_special)
-    : tokenizer_(tokenizer), skip_special_(skip_special), stream_(&tokenizer->decoder()) {}
+    : tokenizer_(tokenizer), skip_special_(skip_special), stream_(&tokenizer->decoder_) {}
 
 std::string StreamingDetokenizer::Push(TokenId id) {
   std::string text;
   if (skip_special_ && tokenizer_->IsSpecial(id)) return text;
-  const std::string token = tokenizer_->TokenText(id);
-  if (!token.empty()) stream_.Push(token, &text);
+  const std::string_view piece = tokenizer_->DecoderPiece(id);
+  if (!piece.empty()) stream_.Push(piece, &text);
   return text;
 }
 

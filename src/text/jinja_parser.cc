@@ -267,6 +267,8 @@ class Parser {
   Result<Target> ParseTarget(bool attributes) {
     const ExprParser::Nesting nesting(&in_);
     TRY(in_.CheckNesting());
+    const bool in_set = attributes;
+    if (in_.AtName("loop") && (place_.in_loop || !in_set)) return in_.Unexpected("a name other than that of the loop");
     if (!in_.SkipOperator("(")) return ParseName(attributes);
     TRY_ASSIGN(Target target, ParseTargets(false));
     TRY(in_.ExpectOperator(")"));

@@ -13,8 +13,6 @@ namespace trivet::text {
 namespace {
 
 constexpr std::string_view kGpt2Words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-// The reference library matches these words with Unicode's own \w, which has the two join controls.
-constexpr std::string_view kWordsAndSymbols = R"([\w\x{200c}\x{200d}]+|[^\w\x{200c}\x{200d}\s]+)";
 constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
 
 Result<SplitBehavior> GetBehavior(const Json& json, std::string_view what) {
@@ -77,7 +75,10 @@ Result<PreTokenizer> PreTokenizer::FromJson(const Json& json, std::string_view w
 Status PreTokenizer::AddSteps(const Json& json, std::string_view type, std::string_view what) {
   if (type == "ByteLevel") return AddByteLevel(json, what);
   if (type == "Metaspace") return AddMetaspace(json, what);
-  if (type == "Whitespace") return AddSplit(Regex::Compile(kWordsAndSymbols, what), SplitBehavior::kRemoved, true);
+  if (type == "Whitespace") {
+    return AddSplit(Regex::Compile(fmt::format("[{0}]+|[^{0}\\s]+", kWordMembers), what), SplitBehavior::kRemoved,
+                    true);
+  }
   if (type == "WhitespaceSplit") return AddSplit(Regex::Compile("\\s", what), SplitBehavior::kRemoved, false);
   if (type == "Digits") {
     TRY_ASSIGN(const bool individual, GetBool(json, "individual_digits", false, what));

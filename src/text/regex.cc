@@ -19,18 +19,21 @@ namespace {
 constexpr uint32_t kMatchLimit = 10'000'000;  // steps of one search
 constexpr uint32_t kHeapLimitKib = 64 << 10;  // memory of one search
 
-// Oniguruma's \s is White_Space, where PCRE2's has U+180E as well; its \w knows marks and connectors, PCRE2's does not.
-constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+// Oniguruma's \s is White_Space, where PCRE2's has U+180E as well. Its \w knows marks and connectors, PCRE2's does not;
+// and outside of character classes it also takes the superscript digits and fractions of Latin-1.
+constexpr std::string_view kClassWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}";
+constexpr std::string_view kWord = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}";
 
 bool IsAsciiLetter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 bool IsAsciiDigit(char c) { return c >= '0' && c <= '9'; }
 bool IsHexDigit(char c) { return IsAsciiDigit(c) || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
 
-bool IsCategory(std::string_view name) {
-  static constexpr std::string_view kCategories[] = {
-      "L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn", "Mc", "Me", "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps", "Pe",
-      "Pi", "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",  "Zs", "Zl", "Zp", "C",  "Cc", "Cf", "Cn", "Co", "Cs"};
-  return std::find(std::begin(kCategories), std::end(kCategories), name) != std::end(kCategories);
+bool IsProperty(std::string_view name) {
+  static constexpr std::string_view kProperties[] = {"L",  "Lu", "Ll", "Lt", "Lm", "Lo", "M",  "Mn",        "Mc", "Me",
+                                                     "N",  "Nd", "Nl", "No", "P",  "Pc", "Pd", "Ps",        "Pe", "Pi",
+                                                     "Pf", "Po", "S",  "Sm", "Sc", "Sk", "So", "Z",         "Zs", "Zl",
+                                                     "Zp", "C",  "Cc", "Cf", "Cn", "Co", "Cs", "Alphabetic"};
+  return std::find(std::begin(kProperties), std::end(kProperties), name) != std::end(kProperties);
 }
 
 // Rewrites one expression, left to right and without recursion.
@@ -117,18 +120,18 @@ class Translator {
       case 'u':
         return Numbered();
       case 'w':
-        return Emit(in_class ? std::string(kWordMembers) : fmt::format("[{}]", kWordMembers));
+        return Emit(in_class ? std::string(kClassWord) : fmt::format("[{}]", kWord));
       default:
         break;
     }
     if (in_class) return Refuse(fmt::format("\\{} in a character class", c));
     switch (c) {
       case 'W':
-        return Emit(fmt::format("[^{}]", kWordMembers));
+        return Emit(fmt::format("[^{}]", kWord));
       case 'H':
         return Emit("[^0-9A-Fa-f]");
       case 'b':
-        return Emit(fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kWordMembers));
+        return Emit(fmt::format("(?:(?<=[{0}])(?![{0}])|(?<![{0}])(?=[{0}]))", kWord));
       case 'A':
       case 'z':
       case 'Z':
@@ -139,7 +142,7 @@ class Translator {
     }
   }
 
-  // \p{..}: a name of up to two letters is a general category, a longer one a script.
+  // \p{..}: general categories have names of up to two letters; a longer name is a script.
   Status Property() {
     const size_t end = in_.find('}', at_);
     if (Peek(2) != '{' || end == std::string_view::npos) return Refuse("a property without braces");
@@ -149,7 +152,7 @@ class Translator {
     const bool plain =
         !name.empty() && std::all_of(name.begin(), name.end(), [](char c) { return IsAsciiLetter(c) || c == '_'; });
     if (!plain) return Refuse("a property name with other characters than letters");
-    out_ += fmt::format("\\{}{{{}{}{}}}", in_[at_ + 1], negated ? "^" : "", IsCategory(name) ? "" : "sc:", name);
+    out_ += fmt::format("\\{}{{{}{}{}}}", in_[at_ + 1], negated ? "^" : "", IsProperty(name) ? "" : "sc:", name);
     at_ = end + 1;
     return {};
   }

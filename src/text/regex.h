@@ -14,6 +14,9 @@
 
 namespace trivet::text {
 
+/// Members of the character class that is \w in the reference library's own expressions, those that no file states.
+inline constexpr std::string_view kWordMembers = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}";
+
 /// A part of a text, as byte offsets, and whether the expression matched it.
 struct Span {
   size_t begin;

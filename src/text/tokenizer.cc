@@ -94,6 +94,11 @@ std::string Tokenizer::TokenText(TokenId id) const {
   return std::string(model_.Piece(id));
 }
 
+std::string_view Tokenizer::DecoderPiece(TokenId id) const {
+  if (const AddedToken* token = added_.OfId(id); token != nullptr) return token->piece;
+  return model_.Piece(id);
+}
+
 std::optional<TokenId> Tokenizer::IdOf(std::string_view content) const {
   if (const std::optional<TokenId> id = added_.IdOf(content); id.has_value()) return id;
   return model_.Find(content);

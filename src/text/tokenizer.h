@@ -54,7 +54,7 @@ class Tokenizer {
   /// The piece of an id as the vocabulary writes it; empty for an id without a token.
   std::string TokenText(TokenId id) const;
   /// The bytes that one token stands for, which need not be whole characters; empty for an id without a token.
-  std::string TokenBytes(TokenId id) const { return decoder_.Bytes(TokenText(id)); }
+  std::string TokenBytes(TokenId id) const { return decoder_.Bytes(DecoderPiece(id)); }
 
   /// Largest id + 1.
   int64_t vocab_size() const { return vocab_size_; }
@@ -63,9 +63,9 @@ class Tokenizer {
   /// Whether decoding may leave the id out.
   bool IsSpecial(TokenId id) const;
 
-  const Decoder& decoder() const { return decoder_; }
-
  private:
+  friend class StreamingDetokenizer;
+
   struct Parts {
     Bpe model;
     Normalizer normalizer;
@@ -75,6 +75,8 @@ class Tokenizer {
     Decoder decoder;
   };
   explicit Tokenizer(Parts parts);
+  // What the decoder takes for an id; empty for an id without a token.
+  std::string_view DecoderPiece(TokenId id) const;
   Status EncodePlain(std::string text, bool at_start, Bpe::Scratch* scratch, std::vector<TokenId>* out) const;
 
   Bpe model_;

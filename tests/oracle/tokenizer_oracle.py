@@ -236,7 +236,7 @@ def made_normalizers():
         "NFC": n.NFC(), "NFD": n.NFD(), "NFKC": n.NFKC(), "NFKD": n.NFKD(), "Lowercase": n.Lowercase(),
         "Strip": n.Strip(), "Strip left": n.Strip(True, False), "StripAccents": n.Sequence([n.NFD(), n.StripAccents()]),
         "Replace string": n.Replace("a", "bb"), "Replace dot": n.Replace(".", "<dot>"),
-        "Replace regex": n.Replace(Regex(r"\s+"), " "), "Replace empty": n.Replace(Regex(r"x*(?=\d)|$"), "_"),
+        "Replace regex": n.Replace(Regex(r"\s+"), " "), "Replace empty": n.Replace(Regex(r"(?<=\d)x*|(?<=.)$"), "_"),
         "Prepend": n.Prepend("▁"), "Sequence": n.Sequence([n.NFKC(), n.Lowercase(), n.Replace(Regex(r"[\n\r]"), "¶")]),
     }
 
@@ -297,6 +297,9 @@ def made_tokenizers():
         tokenizer = trained(pre_tokenizer, None, False)
         tokenizer.post_processor = template()
         yield f"pre-tokenizer {name}", add_tokens(tokenizer)
+        # A space before every word shows where words begin, also around characters outside the vocabulary.
+        marked = pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+        yield f"marked pre-tokenizer {name}", add_tokens(trained(marked, None, True))
     base = trained(pre_tokenizers.Metaspace(), None, False)
     for fuse in (False, True):
         yield f"fuse_unk {fuse}", with_model(base, fuse_unk=fuse)

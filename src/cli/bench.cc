@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decode and prefill, exact and fast in turn on the same machine state, against a plain read of as many bytes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <numeric>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "base/thread_pool.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "device/buffer.h"
+#include "engine/plan_facts.h"
+#include "plan/cost.h"
+
+namespace trivet::cli {
+namespace {
+
+struct BenchFlags {
+  EngineFlags engine;
+  int64_t prompt = 512, tokens = 64, rounds = 7, sequences = 1;
+  bool json = false;
+};
+
+// Seconds of one round.
+struct Sample {
+  double prefill_s = 0, decode_s = 0;
+};
+
+// One request per sequence with `prompt` tokens and `tokens` to come: whole prompts first, then decode steps.
+Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* next_id) {
+  Sample sample;
+  std::vector<SeqId> ids;
+  for (int64_t i = 0; i < flags.sequences; ++i) {
+    sched::Request request;
+    request.id = SeqId{(*next_id)++};
+    ids.push_back(request.id);
+    for (int64_t t = 0; t < flags.prompt; ++t) {
+      request.prompt.push_back(static_cast<TokenId>((t * 7919 + i * 104729 + 13) % engine->model().geometry.vocab));
+    }
+    request.max_new_tokens = static_cast<int32_t>(flags.tokens);
+    TRY(engine->Submit(std::move(request)));
+  }
+  bool more = true;
+  while (more) {
+    const int64_t begin = NowUs();
+    TRY_ASSIGN(more, engine->Step([](const sched::Span& span, std::span<const float> logits,
+                                     bool wanted) -> Result<std::optional<TokenId>> {
+                 if (!wanted) return std::optional<TokenId>();
+                 const size_t vocab = logits.size() / static_cast<size_t>(span.logits_count);
+                 const std::span<const float> last = logits.last(vocab);
+                 return std::optional<TokenId>(
+                     static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+               }));
+    if (!more) break;
+    (engine->step_tokens() > flags.sequences ? sample.prefill_s : sample.decode_s) +=
+        static_cast<double>(NowUs() - begin) * 1e-6;
+  }
+  for (const SeqId id : ids) engine->Finish(id);
+  return sample;
+}
+
+// Bytes per second of a plain read of `bytes` by `threads` threads: the most a decode step could reach.
+Result<double> ReadRate(int64_t bytes, int threads) {
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(bytes / 64 * 64, "read benchmark"));
+  const std::span<uint64_t> words = buffer.As<uint64_t>();
+  std::fill(words.begin(), words.end(), 1);
+  ThreadPool pool(threads);
+  std::atomic<uint64_t> sink{0};
+  double best = 0;
+  for (int round = 0; round < 5; ++round) {
+    const int64_t begin = NowUs();
+    pool.ParallelFor(static_cast<int64_t>(words.size()), 1 << 16, [&](int64_t from, int64_t to) {
+      uint64_t sums[8] = {};
+      for (int64_t i = from; i + 8 <= to; i += 8) {
+        for (int64_t j = 0; j < 8; ++j) sums[j] += words[static_cast<size_t>(i + j)];
+      }
+      sink += std::accumulate(sums, sums + 8, uint64_t{0});
+    });
+    best = std::max(best, static_cast<double>(bytes) / std::max(1e-6, static_cast<double>(NowUs() - begin) * 1e-6));
+  }
+  return best;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values.empty() ? 0 : values[values.size() / 2];
+}
+
+// The rounds of one numerics.
+struct Series {
+  const char* numerics;
+  std::vector<double> prefill, decode;
+};
+
+void Print(const BenchFlags& flags, const Series& series, double step_bytes, double read_rate) {
+  const double decode_step = Median(series.decode) / static_cast<double>(std::max<int64_t>(1, flags.tokens - 1));
+  const double prefill = static_cast<double>(flags.prompt * flags.sequences) / Median(series.prefill);
+  const double decode = static_cast<double>(flags.sequences) / decode_step;
+  const double rate = step_bytes / decode_step;
+  if (flags.json) {
+    const Json line = {{"model", flags.engine.layout.model}, {"ranks", flags.engine.layout.ranks},
+                       {"numerics", series.numerics},        {"sequences", flags.sequences},
+                       {"prompt_tokens", flags.prompt},      {"prefill_tokens_per_s", prefill},
+                       {"decode_tokens_per_s", decode},      {"decode_step_us", decode_step * 1e6},
+                       {"step_bytes", step_bytes},           {"read_bytes_per_s", rate},
+                       {"peak_read_bytes_per_s", read_rate}, {"fraction_of_peak", rate / read_rate}};
+    std::puts(DumpJson(line).c_str());
+    return;
+  }
+  std::printf("%-6s prefill %9.0f tokens/s   decode %9.1f tokens/s   step %9.1f us   weights %s/s, %.0f %% of a plain "
+              "read (%s/s)\n", series.numerics, prefill, decode, decode_step * 1e6, HumanBytes(rate).c_str(),
+              100 * rate / read_rate, HumanBytes(read_rate).c_str());
+}
+
+Status Execute(BenchFlags flags) {
+  const int64_t needed = flags.prompt + flags.tokens;
+  for (const auto& [name, value] : {std::pair{"--prompt-tokens", flags.prompt}, {"--tokens", flags.tokens},
+                                    {"--rounds", flags.rounds}, {"--sequences", flags.sequences}}) {
+    if (value >= 1 && value <= 1000000) continue;
+    return MakeError(Code::kUsage, fmt::format("{}: expected 1 to 1000000, found {}; choose a value in that range", name, value));
+  }
+  flags.engine.max_context = needed;
+  flags.engine.max_sequences = std::max(flags.engine.max_sequences, flags.sequences);
+  TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
+  options.numerics = kernels::Numerics::kExact;
+  TRY_ASSIGN(const Loaded exact, Load(flags.engine, options));
+  options.numerics = kernels::Numerics::kFast;
+  TRY_ASSIGN(const std::unique_ptr<engine::Engine> fast, engine::Engine::Start(*exact.model, options, {}));
+  Series series[2] = {{"exact", {}, {}}, {"fast", {}, {}}};
+  int64_t next_id = 0;
+  for (int64_t round = -1; round < flags.rounds; ++round) {  // the first warms up
+    for (int which = 0; which < 2; ++which) {
+      TRY_ASSIGN(const Sample sample, Round(which == 0 ? exact.engine.get() : fast.get(), flags, &next_id));
+      if (round < 0) continue;
+      series[which].prefill.push_back(sample.prefill_s);
+      series[which].decode.push_back(sample.decode_s);
+    }
+  }
+  const engine::OpenedModel& model = *exact.model;
+  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, exact.engine->layout(), engine::BytesOf(model));
+  double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
+  for (const plan::RankCost& rank : cost.ranks) {
+    step_bytes += static_cast<double>(rank.step_bytes);
+    weights += static_cast<double>(rank.weight_bytes);
+  }
+  const int threads = exact.engine->rank_options().threads * static_cast<int>(exact.engine->layout().ranks);
+  TRY_ASSIGN(const double read_rate, ReadRate(static_cast<int64_t>(weights), threads));
+  for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
+  std::vector<double> decode, prefill;
+  for (size_t i = 0; i < series[0].decode.size(); ++i) {
+    decode.push_back(series[0].decode[i] / series[1].decode[i]);
+    prefill.push_back(series[0].prefill[i] / series[1].prefill[i]);
+  }
+  if (flags.json) {
+    std::puts(DumpJson({{"exact_over_fast_decode", Median(decode)}, {"exact_over_fast_prefill", Median(prefill)}}).c_str());
+  } else {
+    std::printf("exact over fast, median of %ld interleaved rounds: decode %.3f, prefill %.3f\n", flags.rounds,
+                Median(decode), Median(prefill));
+  }
+  return {};
+}
+
+}  // namespace
+
+Run AddBench(CLI::App* app) {
+  auto flags = std::make_shared<BenchFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  flags->engine.Add(app);
+  app->add_option("--prompt-tokens", flags->prompt, "prompt length of each sequence");
+  app->add_option("--tokens", flags->tokens, "tokens to decode for each sequence");
+  app->add_option("--sequences", flags->sequences, "sequences at once");
+  app->add_option("--rounds", flags->rounds, "rounds of each numerics, in turn; medians are printed");
+  app->add_flag("--json", flags->json, "JSON lines");
+  return [flags] { return Execute(*flags); };
+}
+
+}  // namespace trivet::cli

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/compare_ranks.h"
+#include "cli/generate_flags.h"
+#include "cli/plan_table.h"
+#include "engine/plan_facts.h"
+
+namespace trivet::cli {
+namespace {
+
+// Everything a run of `generate` needs, loaded.
+struct Session {
+  const GenerateFlags& flags;
+  Loaded loaded;
+  engine::Prompts prompts;
+  engine::GenerationRequest base;  // sampling and limits of every request
+};
+
+Json LogprobsJson(const Session& session, const engine::Generation& generation) {
+  Json all = Json::array();
+  for (const sampling::SampleResult& result : generation.logprobs) {
+    Json top = Json::array();
+    for (const auto& [token, logprob] : result.top) {
+      top.push_back({{"id", token}, {"token", session.prompts.tokenizer().TokenText(token)}, {"logprob", logprob}});
+    }
+    all.push_back({{"id", result.token},
+                   {"token", session.prompts.tokenizer().TokenText(result.token)},
+                   {"logprob", result.logprob},
+                   {"top", top}});
+  }
+  return all;
+}
+
+void PrintJson(const Session& session, const engine::Generation& generation) {
+  Json line = {{"index", generation.index},
+               {"text", generation.text},
+               {"token_ids", generation.tokens},
+               {"finish_reason", engine::FinishReasonName(generation.finish)},
+               {"prompt_tokens", generation.prompt.size()}};
+  if (session.flags.logprobs >= 0) line["logprobs"] = LogprobsJson(session, generation);
+  std::puts(DumpJson(line).c_str());
+  std::fflush(stdout);
+}
+
+void PrintTimes(const Session& session, const engine::Generator& generator) {
+  if (session.flags.engine.quiet) return;
+  const engine::Generator::Times& times = generator.times();
+  const auto rate = [](int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
+  };
+  std::fprintf(stderr, "ranks %ld, load %.2f s, prompt %ld tokens at %.0f tokens/s, decode %ld tokens at %.0f tokens/s\n",
+               session.loaded.engine->layout().ranks, session.loaded.engine->times().load_s, times.prompt_tokens,
+               rate(times.prompt_tokens, times.prompt_s), times.decode_tokens, rate(times.decode_tokens, times.decode_s));
+  if (session.loaded.engine->saturated()) std::fprintf(stderr, "notice: some sums saturated; see docs/numerics.md\n");
+}
+
+// One request, streamed to standard output as text. Returns what was generated.
+Result<engine::Generation> Stream(Session* session, std::vector<TokenId> prompt, engine::Generator* generator) {
+  engine::GenerationRequest request = session->base;
+  request.prompt = std::move(prompt);
+  TRY(generator->Submit(std::move(request)));
+  engine::Generation last;
+  TRY(generator->Run([&](const engine::Generation& generation, const std::string& piece) {
+    if (!session->flags.json) {
+      std::fwrite(piece.data(), 1, piece.size(), stdout);
+      std::fflush(stdout);
+    }
+    if (generation.finish != engine::FinishReason::kNone) last = generation;
+  }));
+  if (session->flags.json) {
+    PrintJson(*session, last);
+  } else {
+    std::puts("");
+    if (session->flags.logprobs >= 0) std::puts(DumpJson(LogprobsJson(*session, last), 1).c_str());
+  }
+  return last;
+}
+
+// All lines of a file as one continuous batch; one JSON object or one text each, in the order they end.
+Status Batch(Session* session, engine::Generator* generator) {
+  TRY_ASSIGN(const std::vector<std::vector<TokenId>> prompts, ReadPromptFile(session->flags, session->prompts));
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    engine::GenerationRequest request = session->base;
+    request.prompt = prompts[i];
+    const Result<int64_t> submitted = generator->Submit(std::move(request));
+    if (!submitted.ok()) {
+      return MakeError(submitted.error().code,
+                       fmt::format("{}, entry {}: {}", session->flags.prompts, i, submitted.error().message));
+    }
+  }
+  return generator->Run([&](const engine::Generation& generation, const std::string&) {
+    if (generation.finish == engine::FinishReason::kNone) return;
+    if (session->flags.json) return PrintJson(*session, generation);
+    std::printf("[%ld] %s\n", generation.index, generation.text.c_str());
+    std::fflush(stdout);
+  });
+}
+
+// Reads lines, answers each with the conversation so far.
+Status Chat(Session* session, engine::Generator* generator) {
+  const bool terminal = ::isatty(STDIN_FILENO) == 1;
+  if (terminal) std::fputs("Type a message; /reset forgets the conversation, /exit or Ctrl-D ends it.\n", stderr);
+  Json messages = Json::array();
+  const auto reset = [&] {
+    messages = Json::array();
+    if (!session->flags.system.empty()) messages.push_back({{"role", "system"}, {"content", session->flags.system}});
+  };
+  reset();
+  std::string line;
+  while (true) {
+    if (terminal) std::fputs("> ", stderr);
+    if (!std::getline(std::cin, line) || line == "/exit") break;
+    if (line.empty()) continue;
+    if (line == "/reset") {
+      reset();
+      continue;
+    }
+    messages.push_back({{"role", "user"}, {"content", RepairUtf8(line)}});
+    Result<std::vector<TokenId>> prompt = session->prompts.EncodeChat({{"messages", messages}});
+    if (!prompt.ok()) return prompt.error();
+    Result<engine::Generation> answer = Stream(session, std::move(prompt).value(), generator);
+    if (!answer.ok() && answer.error().code == Code::kCapacity) {
+      std::fprintf(stderr, "%s; /reset starts over\n", answer.error().message.c_str());
+      messages.erase(messages.size() - 1);
+      continue;
+    }
+    TRY(answer);
+    messages.push_back({{"role", "assistant"}, {"content", answer->text}});
+  }
+  return {};
+}
+
+// One prompt: the flag's, or standard input.
+Status Single(Session* session, engine::Generator* generator) {
+  std::string text = session->flags.prompt;
+  if (!session->flags.prompt_given) {
+    if (::isatty(STDIN_FILENO) == 1) {
+      return MakeError(Code::kUsage, "generate: expected --prompt, --chat, --prompts or text on standard input, found none; "
+                                     "give one");
+    }
+    TRY_ASSIGN(text, ReadStandardInput());
+  }
+  TRY_ASSIGN(std::vector<TokenId> prompt, EncodePrompt(session->flags, session->prompts, text));
+  TRY_ASSIGN(const engine::Generation answer, Stream(session, std::move(prompt), generator));
+  PrintTimes(*session, *generator);
+  if (session->flags.compare_ranks == 0) return {};
+  std::vector<TokenId> all = answer.prompt;
+  all.insert(all.end(), answer.tokens.begin(), answer.tokens.end());
+  TRY_ASSIGN(const engine::EngineOptions options, session->flags.engine.Options());
+  return CompareRanks(*session->loaded.model, options, session->flags.compare_ranks, all);
+}
+
+void ShowPlan(const Session& session) {
+  const plan::Geometry& geometry = session.loaded.model->geometry;
+  const plan::Layout& layout = session.loaded.engine->layout();
+  const plan::LayoutCost cost = plan::PriceLayout(geometry, layout, engine::BytesOf(*session.loaded.model));
+  std::fprintf(stderr, "\n%s\n", RenderLayoutTable(geometry, layout, cost).c_str());
+}
+
+Status Execute(const GenerateFlags& flags) {
+  TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
+  TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
+  TRY_ASSIGN(Loaded loaded, Load(flags.engine, options));
+  TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir));
+  Session session{flags, std::move(loaded), std::move(prompts), {}};
+  TRY_ASSIGN(session.base, BaseRequest(flags, session.loaded.model->files.generation_config));
+  if (flags.show_plan) ShowPlan(session);
+  engine::Generator generator(session.loaded.engine.get(), &session.prompts.tokenizer(),
+                              session.loaded.model->files.stop_tokens);
+  if (flags.chat) return Chat(&session, &generator);
+  if (flags.prompts.empty()) return Single(&session, &generator);
+  TRY(Batch(&session, &generator));
+  PrintTimes(session, generator);
+  return {};
+}
+
+}  // namespace
+
+Run AddGenerate(CLI::App* app) {
+  auto flags = std::make_shared<GenerateFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  flags->Add(app);
+  return [flags, app]() -> Status {
+    flags->prompt_given = app->count("--prompt") > 0;
+    return Execute(*flags);
+  };
+}
+
+}  // namespace trivet::cli

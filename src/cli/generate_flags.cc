@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/generate_flags.h"
+
+#include <fmt/format.h>
+
+#include "base/str.h"
+
+namespace trivet::cli {
+namespace {
+
+// One chat request around a user turn.
+Json OneTurn(const GenerateFlags& flags, const std::string& text) {
+  Json messages = Json::array();
+  if (!flags.system.empty()) messages.push_back({{"role", "system"}, {"content", flags.system}});
+  messages.push_back({{"role", "user"}, {"content", text}});
+  return {{"messages", messages}};
+}
+
+Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine::Prompts& prompts, const Json& line) {
+  if (const Json* messages = Find(line, "messages")) {
+    if (messages->is_array()) return prompts.EncodeChat(line);
+  } else if (const Json* prompt = Find(line, "prompt")) {
+    if (prompt->is_string()) return EncodePrompt(flags, prompts, prompt->get<std::string>());
+  } else if (const Json* ids = Find(line, "token_ids")) {
+    bool integers = ids->is_array();
+    std::vector<TokenId> tokens;
+    for (const Json& id : *ids) {
+      integers = integers && id.is_number_integer() && id >= 0 && id <= INT32_MAX;
+      if (integers) tokens.push_back(id.get<TokenId>());
+    }
+    if (integers) return tokens;
+  }
+  return MakeError(Code::kInvalid, fmt::format("expected an object with \"prompt\" (text), \"messages\" (a list) or "
+                                               "\"token_ids\" (integers), found {}; correct the line",
+                                               Quote(DumpJson(line).substr(0, 80))));
+}
+
+// The flag's value, else generation_config.json's, else `value` as it is.
+template <class T>
+Status Choose(const std::optional<T>& flag, const Json& config, const char* key, T* value) {
+  if constexpr (std::is_same_v<T, double>) {
+    TRY_ASSIGN(*value, GetDouble(config, key, *value, "generation_config.json"));
+  } else {
+    TRY_ASSIGN(*value, GetInt(config, key, *value, "generation_config.json"));
+  }
+  if (flag) *value = *flag;
+  return {};
+}
+
+}  // namespace
+
+void GenerateFlags::Add(CLI::App* app) {
+  engine.Add(app);
+  app->add_option("--prompt,-p", prompt, "one user turn, through the chat template; standard input when absent");
+  app->add_flag("--raw", raw, "continue the text itself, without the chat template");
+  app->add_flag("--chat", chat, "interactive conversation with history");
+  app->add_option("--system", system, "system message before the user's");
+  app->add_option("--prompts", prompts, "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch");
+  app->add_flag("--json", json, "one JSON line per answer");
+  app->add_option("--max-tokens", max_tokens, "tokens to generate at most; 0 is up to the context");
+  app->add_option("--temperature", temperature, "0 takes the likeliest token");
+  app->add_option("--top-k", top_k, "sample among the k likeliest; 0 is off");
+  app->add_option("--top-p", top_p, "sample among the likeliest whose mass reaches p");
+  app->add_option("--min-p", min_p, "drop tokens below p times the likeliest");
+  app->add_option("--repetition-penalty", repetition_penalty, "above 1 discourages tokens of prompt and answer");
+  app->add_option("--frequency-penalty", frequency_penalty, "subtracted per occurrence in the answer");
+  app->add_option("--presence-penalty", presence_penalty, "subtracted once per token of the answer");
+  app->add_option("--seed", seed, "seed of the random numbers");
+  app->add_option("--stop", stop, "text that ends the answer; may be repeated")->take_all();
+  app->add_flag("--ignore-eos", ignore_eos, "go on after end tokens");
+  app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives");
+  app->add_flag("--show-plan", show_plan, "print the layout table first");
+  app->add_option("--compare-ranks", compare_ranks, "afterwards compare all logits with those of this many ranks");
+}
+
+Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const Json& generation_config) {
+  engine::GenerationRequest request;
+  sampling::SamplingParams& params = request.sampling;
+  TRY_ASSIGN(const bool sample, GetBool(generation_config, "do_sample", true, "generation_config.json"));
+  TRY(Choose(std::optional<double>(), generation_config, "temperature", &params.temperature));
+  if (!sample) params.temperature = 0;
+  if (flags.temperature) params.temperature = *flags.temperature;
+  TRY(Choose(flags.top_k, generation_config, "top_k", &params.top_k));
+  TRY(Choose(flags.top_p, generation_config, "top_p", &params.top_p));
+  TRY(Choose(flags.min_p, generation_config, "min_p", &params.min_p));
+  TRY(Choose(flags.repetition_penalty, generation_config, "repetition_penalty", &params.repetition_penalty));
+  TRY(Choose(flags.frequency_penalty, Json::object(), "", &params.frequency_penalty));
+  TRY(Choose(flags.presence_penalty, Json::object(), "", &params.presence_penalty));
+  params.seed = flags.seed;
+  if (flags.logprobs < -1 || flags.logprobs > 100) {
+    return MakeError(Code::kUsage, fmt::format("--logprobs: expected 0 to 100, found {}; choose a value in that range",
+                                               flags.logprobs));
+  }
+  request.logprobs = flags.logprobs >= 0;
+  params.logprobs = static_cast<int>(flags.logprobs);
+  if (flags.max_tokens < 0) {
+    return MakeError(Code::kUsage, fmt::format("--max-tokens: expected 0 or more, found {}; choose a value in that range",
+                                               flags.max_tokens));
+  }
+  request.max_tokens = flags.max_tokens;
+  request.stop = flags.stop;
+  request.ignore_eos = flags.ignore_eos;
+  TRY(sampling::Validate(params));
+  return request;
+}
+
+Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engine::Prompts& prompts,
+                                          const std::string& text) {
+  Result<std::vector<TokenId>> ids = flags.raw || !prompts.has_template() ? prompts.EncodeText(text)
+                                                                         : prompts.EncodeChat(OneTurn(flags, text));
+  if (ids.ok() && ids->empty()) {
+    return MakeError(Code::kInvalid, "prompt: expected at least one token, found none; give some text");
+  }
+  return ids;
+}
+
+Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& flags, const engine::Prompts& prompts) {
+  TRY_ASSIGN(const std::string text, ReadTextFile(flags.prompts, int64_t{1} << 30));
+  std::vector<std::vector<TokenId>> all;
+  const std::vector<std::string> lines = Split(text, '\n');
+  for (size_t i = 0; i < lines.size(); ++i) {
+    if (lines[i].find_first_not_of(" \t\r") == std::string::npos) continue;
+    const std::string where = fmt::format("{}, line {}", flags.prompts, i + 1);
+    TRY_ASSIGN(const Json line, ParseJson(lines[i], where));
+    Result<std::vector<TokenId>> ids = EncodeLine(flags, prompts, line);
+    if (!ids.ok()) return MakeError(ids.error().code, where + ": " + ids.error().message);
+    all.push_back(std::move(ids).value());
+  }
+  if (all.empty()) {
+    return MakeError(Code::kInvalid, fmt::format("{}: expected at least one line, found none; add a prompt", flags.prompts));
+  }
+  return all;
+}
+
+}  // namespace trivet::cli

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// The flags of `generate`, and what they say about prompts and sampling.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "cli/options.h"
+#include "engine/generation.h"
+#include "engine/prompts.h"
+
+namespace trivet::cli {
+
+/// What the command line said.
+struct GenerateFlags {
+  EngineFlags engine;
+  std::string prompt, prompts, system;
+  bool prompt_given = false;
+  bool raw = false, chat = false, json = false, show_plan = false, ignore_eos = false;
+  int64_t compare_ranks = 0;
+  int64_t max_tokens = 0;
+  int64_t logprobs = -1;
+  std::vector<std::string> stop;
+  // Unset ones take generation_config.json's value, then the default.
+  std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
+  std::optional<int64_t> top_k;
+  uint64_t seed = 0;
+
+  /// Adds the flags to a command.
+  void Add(CLI::App* app);
+};
+
+/// Sampling and limits: flags over generation_config.json over defaults (greedy when that says do_sample false).
+/// Errors:  kUsage, kInvalid name the parameter, its range and the value.
+Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const Json& generation_config);
+
+/// Token ids of one prompt: a user turn through the chat template, or plain text with --raw or without a template.
+Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engine::Prompts& prompts,
+                                          const std::string& text);
+
+/// Token ids of every line of --prompts FILE.jsonl: {"prompt": text}, {"messages": [...]} or {"token_ids": [...]}.
+/// Errors:  kInvalid names the line.
+Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& flags, const engine::Prompts& prompts);
+
+}  // namespace trivet::cli

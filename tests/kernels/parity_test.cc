@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every row of every family that this machine runs gives the reference's bytes, and none escapes the comparison.
+#include <gtest/gtest-spi.h>
+
+#include <cstdio>
+
+#include "kernels/registry.h"
+#include "tests/kernels/parity.h"
+
+namespace trivet::kernels {
+namespace {
+
+struct Family {
+  const char* name;
+  void (*compare)(RowLog*);
+};
+
+constexpr Family kFamilies[] = {
+    {"embed", CompareEmbed},         {"rms_norm", CompareRmsNorm},     {"l2_norm", CompareL2Norm},
+    {"gated_norm", CompareGatedNorm}, {"gemm", CompareGemm},           {"rope", CompareRope},
+    {"kv_write", CompareKvWrite},    {"attention", CompareAttention},  {"sigmoid_gate", CompareSigmoidGate},
+    {"conv1d", CompareConv1d},       {"delta_net", CompareDeltaNet},   {"route", CompareRoute},
+    {"gated_act", CompareGatedAct},  {"add_sums", CompareAddSums},
+};
+
+// Runnable rows of the registry, by family.
+std::set<std::string> RunnableOf(const std::string& family) {
+  std::set<std::string> rows;
+  for (const auto& names : RunnableRows()) {
+    for (const std::string& name : names) {
+      if (name.starts_with(family + "/")) rows.insert(name);
+    }
+  }
+  return rows;
+}
+
+class Parity : public testing::TestWithParam<Family> {};
+
+TEST_P(Parity, EveryRunnableRowGivesTheReferenceBytes) {
+  RowLog log;
+  GetParam().compare(&log);
+  EXPECT_EQ(log.compared(), RunnableOf(GetParam().name)) << "a row that this machine runs was not compared";
+  std::printf("%s: %d rows, %d comparisons\n", GetParam().name, static_cast<int>(log.compared().size()),
+              static_cast<int>(log.cases()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, Parity, testing::ValuesIn(kFamilies),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(ParityTable, HoldsEveryFamilyOfTheRegistry) {
+  std::set<std::string> table, registry;
+  for (const Family& family : kFamilies) table.insert(family.name);
+  for (const auto& names : RunnableRows()) {
+    ASSERT_FALSE(names.empty()) << "a family without a row for this machine";
+    registry.insert(names.front().substr(0, names.front().find('/')));
+  }
+  EXPECT_EQ(table, registry);
+}
+
+TEST(RowLog, CatchesADifferentByteAndAChangedCanary) {
+  static const auto log_of = [](int64_t at, float value) {
+    RowLog log;
+    log.Compare<GatedAct>("planted", [&](const KernelRow<GatedAct>& row, Outputs* outputs) {
+      Guarded<float> y(5);
+      std::fill_n(y.data(), 5, 1.0F);
+      if (row.target != 0 || RunnableRowsOf<GatedAct>().size() == 1) y.data()[at] = value;
+      outputs->Take(y);
+    });
+  };
+  if (RunnableRowsOf<GatedAct>().size() == 1) GTEST_SKIP() << "this machine runs the reference row only";
+  EXPECT_FATAL_FAILURE(log_of(4, 1.0000001F), "byte 16 of 20 differs from gated_act/ref");
+  EXPECT_NONFATAL_FAILURE(log_of(5, 0.0F), "wrote outside its output");
+  EXPECT_NONFATAL_FAILURE(log_of(-1, 0.0F), "wrote outside its output");
+}
+
+}  // namespace
+}  // namespace trivet::kernels

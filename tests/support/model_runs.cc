@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/support/model_runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <random>
+
+#include "base/check.h"
+#include "checkpoint/checkpoint.h"
+
+namespace trivet::support {
+namespace {
+
+template <class T>
+std::vector<T> ReadTensor(const checkpoint::Checkpoint& file, const std::string& name) {
+  const checkpoint::TensorInfo* info = file.Find(name);
+  if (info == nullptr) return {};
+  std::vector<T> values(static_cast<size_t>(info->bytes) / sizeof(T));
+  CHECK(file.Read(*info, 0, std::as_writable_bytes(std::span(values))).ok());
+  return values;
+}
+
+GoldenCase ReadCase(const checkpoint::Checkpoint& file, const std::string& prefix) {
+  const std::vector<int64_t> tokens = ReadTensor<int64_t>(file, prefix + "tokens");
+  return {{tokens.begin(), tokens.end()}, ReadTensor<float>(file, prefix + "logits"),
+          ReadTensor<float>(file, prefix + "hidden")};
+}
+
+}  // namespace
+
+engine::OpenedModel Open(const std::string& dir) {
+  Result<engine::OpenedModel> model = engine::OpenModel(dir, dir);
+  CHECK_MSG(model.ok(), model.error().message);
+  return std::move(model).value();
+}
+
+std::string DemoDir(const std::string& root) { return root + "/models/demo"; }
+
+std::vector<GoldenCase> ReadGolden(const std::string& path) {
+  std::vector<std::string> notices;
+  const Result<checkpoint::Checkpoint> file = checkpoint::Checkpoint::Open(path, &notices);
+  CHECK_MSG(file.ok(), file.error().message);
+  std::vector<GoldenCase> cases;
+  if (file->Find("tokens") != nullptr) cases.push_back(ReadCase(*file, ""));
+  for (int i = 0; file->Find(fmt::format("case{}.tokens", i)) != nullptr; ++i) {
+    cases.push_back(ReadCase(*file, fmt::format("case{}.", i)));
+  }
+  CHECK(!cases.empty());
+  return cases;
+}
+
+std::vector<TokenId> RandomTokens(int64_t count, int64_t vocab, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::vector<TokenId> tokens;
+  for (int64_t i = 0; i < count; ++i) tokens.push_back(static_cast<TokenId>(random() % static_cast<uint64_t>(vocab)));
+  return tokens;
+}
+
+TokenSet TwoThousandTokens(const std::vector<GoldenCase>& golden, int64_t vocab) {
+  constexpr int64_t kTotal = 2000, kLong = 640;
+  TokenSet set;
+  for (const GoldenCase& one : golden) set.push_back(one.tokens);
+  for (const int64_t length : {1, 2, 3, 7, 63, 64, 65, 127, 128, 129}) {
+    set.push_back(RandomTokens(length, vocab, static_cast<uint64_t>(length)));
+  }
+  set.push_back(RandomTokens(kLong, vocab, 1));
+  set.emplace_back(200, static_cast<TokenId>(vocab - 1));  // one token over and over
+  std::vector<TokenId> cycle;
+  for (int64_t i = 0; i < 193; ++i) cycle.push_back(golden[0].tokens[static_cast<size_t>(i) % golden[0].tokens.size()]);
+  set.push_back(std::move(cycle));
+  set.push_back(RandomTokens(kTotal - Count(set), vocab, 2));
+  CHECK(Count(set) == kTotal);
+  return set;
+}
+
+int64_t Count(const TokenSet& set) {
+  size_t count = 0;
+  for (const std::vector<TokenId>& sequence : set) count += sequence.size();
+  return static_cast<int64_t>(count);
+}
+
+Result<std::vector<float>> ScoreAll(engine::Engine* engine, const TokenSet& set, size_t batch) {
+  const size_t step = batch == 0 ? std::max<size_t>(1, set.size()) : batch;
+  std::vector<float> logits;
+  logits.reserve(static_cast<size_t>(Count(set) * engine->model().geometry.vocab));
+  for (size_t begin = 0; begin < set.size(); begin += step) {
+    const auto from = set.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto to = set.begin() + static_cast<std::ptrdiff_t>(std::min(begin + step, set.size()));
+    TRY_ASSIGN(const std::vector<engine::ScoredSequence> scored, engine::Score(engine, {{from, to}, false, false}));
+    for (const engine::ScoredSequence& one : scored) logits.insert(logits.end(), one.logits.begin(), one.logits.end());
+  }
+  return logits;
+}
+
+Result<std::vector<float>> Logits(const engine::OpenedModel& model, const engine::EngineOptions& options,
+                                  const TokenSet& set, size_t batch) {
+  TRY_ASSIGN(const std::unique_ptr<engine::Engine> engine, engine::Engine::Start(model, options, {}));
+  return ScoreAll(engine.get(), set, batch);
+}
+
+std::string FirstDifference(const std::vector<float>& a, const std::vector<float>& b, int64_t vocab) {
+  if (a.size() != b.size()) return fmt::format("{} logits against {}", a.size(), b.size());
+  if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return "";
+  size_t i = 0;
+  while (std::memcmp(&a[i], &b[i], sizeof(float)) == 0) ++i;
+  const auto row = static_cast<size_t>(vocab);
+  return fmt::format("token {} id {}: {} against {}", i / row, i % row, a[i], b[i]);
+}
+
+double LargestDifference(const std::vector<float>& a, const std::vector<float>& b) {
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  if (a.size() != b.size()) return kNever;
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    const double difference = std::fabs(static_cast<double>(a[i]) - static_cast<double>(b[i]));
+    if (!(difference <= largest)) largest = std::isnan(difference) ? kNever : difference;
+  }
+  return largest;
+}
+
+std::string Describe(const engine::EngineOptions& options) {
+  std::string text = fmt::format("N={}", options.layout.ranks);
+  if (options.launch == engine::Launch::kProcesses) text += " processes";
+  if (options.layout.pad_to > 0) text += fmt::format(" pad_to={}", options.layout.pad_to);
+  for (const auto& [axis, cut] : options.layout.cuts) text += fmt::format(" {}={}", axis, cut);
+  if (!options.kernels.rows.empty()) text += " rows=" + options.kernels.rows;
+  if (options.prefill_chunk != engine::EngineOptions{}.prefill_chunk) text += fmt::format(" chunk={}", options.prefill_chunk);
+  if (options.threads > 0) text += fmt::format(" threads={}", options.threads);
+  if (options.numerics == kernels::Numerics::kFast) text += " fast";
+  return text;
+}
+
+}  // namespace trivet::support
