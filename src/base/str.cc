@@ -95,7 +95,8 @@ std::string Quote(std::string_view text) {
 std::string HumanBytes(double bytes) {
   static constexpr const char* kUnits[] = {"B", "kB", "MB", "GB", "TB"};
   int unit = 0;
-  while (bytes >= 1000 && unit < 4) {
+  // Compared with what is printed: 999.95 kB would read "1000.0 kB".
+  while (bytes >= (unit == 0 ? 999.5 : 999.95) && unit < 4) {
     bytes /= 1000;
     ++unit;
   }

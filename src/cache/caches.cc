@@ -1,10 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/caches.h"
 
+#include <initializer_list>
+#include <limits>
+
 namespace trivet::cache {
+namespace {
+
+// The product of sizes, or the largest integer when it does not fit: more than any machine has.
+int64_t Product(std::initializer_list<int64_t> sizes) {
+  int64_t product = 1;
+  for (const int64_t size : sizes) {
+    if (__builtin_mul_overflow(product, size, &product)) return std::numeric_limits<int64_t>::max();
+  }
+  return product;
+}
+
+}  // namespace
 
 Result<Caches::Block> Caches::MakeBlock(int64_t elements, const char* what) {
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(elements * static_cast<int64_t>(sizeof(float)), what));
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(Product({elements, sizeof(float)}), what));
   Block block;
   block.data = buffer.As<float>().data();
   block.buffer = std::move(buffer);
@@ -14,17 +29,18 @@ Result<Caches::Block> Caches::MakeBlock(int64_t elements, const char* what) {
 Result<Caches> Caches::Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits) {
   Caches caches;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
-  caches.kv_layer_elements_ = limits.pages * shard.attention.kv_heads * kPageTokens * geometry.attention.head_dim;
-  caches.state_stride_ = shard.delta_net.v_heads * delta.k_dim * delta.v_dim;
+  caches.kv_layer_elements_ =
+      Product({limits.pages, shard.attention.kv_heads, kPageTokens, geometry.attention.head_dim});
+  caches.state_stride_ = Product({shard.delta_net.v_heads, delta.k_dim, delta.v_dim});
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + shard.delta_net.v_heads * delta.v_dim;
-  caches.conv_stride_ = (delta.conv_width - 1) * channels;
+  caches.conv_stride_ = Product({delta.conv_width - 1, channels});
   for (const plan::LayerGeometry& layer : geometry.layers) {
     if (layer.mixer == plan::Mixer::kAttention) {
-      TRY_ASSIGN(Block kv, MakeBlock(2 * caches.kv_layer_elements_, "KV cache"));
+      TRY_ASSIGN(Block kv, MakeBlock(Product({2, caches.kv_layer_elements_}), "KV cache"));
       caches.kv_.push_back(std::move(kv));
     } else {
-      TRY_ASSIGN(Block state, MakeBlock(limits.state_slots * caches.state_stride_, "delta-net states"));
-      TRY_ASSIGN(Block conv, MakeBlock(limits.state_slots * caches.conv_stride_, "convolution states"));
+      TRY_ASSIGN(Block state, MakeBlock(Product({limits.state_slots, caches.state_stride_}), "delta-net states"));
+      TRY_ASSIGN(Block conv, MakeBlock(Product({limits.state_slots, caches.conv_stride_}), "convolution states"));
       caches.state_.push_back(std::move(state));
       caches.conv_.push_back(std::move(conv));
     }

@@ -6,25 +6,24 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/check.h"
-
 namespace trivet::comm {
 namespace {
 
-// Below this the second wait of the two-shot form costs more than the reads it saves: a wait between running ranks takes
-// a few microseconds, in which one core reads about 32 kB.
+// Below this the second wait of the two-shot form costs more than the reads it saves: a wait between running ranks
+// takes a few microseconds, in which one core reads about 32 kB.
 constexpr int64_t kOneShotBytes = 32768;
 
 // Longest piece of a reduction: parts and result of a few ranks stay in a core's second-level cache.
 constexpr int64_t kPieceBytes = 262144;
 
+// What stands before the columns of one rank in a gather: where they belong, in a line of its own.
+constexpr int64_t kGatherHeaderBytes = 64;
+
 Algorithm Choose(int64_t bytes) { return bytes <= kOneShotBytes ? Algorithm::kOneShot : Algorithm::kTwoShot; }
 
 }  // namespace
 
-const char* AlgorithmName(Algorithm algorithm) {
-  return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot";
-}
+const char* AlgorithmName(Algorithm algorithm) { return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot"; }
 
 Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
 Status Communicator::AllReduce(std::span<float> values) { return Reduce(values); }
@@ -101,28 +100,40 @@ uint32_t Communicator::AnyReport() const {
 
 Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns,
                                    std::span<float> full) {
-  // A piece is as many rows as fit when one rank holds all columns, after a line for the geometry.
-  constexpr int64_t kHeaderBytes = 64;
-  const int64_t rows_at_once = (kSlotBytes - kHeaderBytes) / static_cast<int64_t>(sizeof(float)) / full_columns;
-  CHECK(rows_at_once >= 1);
+  // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
+  constexpr int64_t kMost = (kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
+  const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, kMost);
+  const int64_t rows_at_once = kMost / columns_at_once;
   for (int64_t row = 0; row < rows; row += rows_at_once) {
-    const int64_t count = std::min(rows_at_once, rows - row);
-    const int64_t parity = calls_++ & 1;
-    auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
-    header[0] = local.begin;
-    header[1] = local.columns;
-    auto* out = reinterpret_cast<float*>(group_->slot(rank_, parity) + kHeaderBytes);
-    for (int64_t i = 0; i < count; ++i) {
-      std::copy_n(local.data + (row + i) * local.stride, local.columns, out + i * local.columns);
+    for (int64_t column = 0; column < full_columns; column += columns_at_once) {
+      ColumnRange piece = local;
+      const int64_t skipped = std::min(column, local.columns);
+      piece.data += row * local.stride + skipped;
+      piece.begin += skipped;
+      piece.columns = std::min(columns_at_once, local.columns - skipped);
+      const int64_t count = std::min(rows_at_once, rows - row);
+      TRY(GatherPiece(piece, count, full_columns,
+                      full.empty() ? full : full.subspan(static_cast<size_t>(row * full_columns))));
     }
-    TRY(group_->Barrier(rank_));
-    if (full.empty()) continue;
-    for (int64_t peer = 0; peer < size(); ++peer) {
-      const auto* from = reinterpret_cast<const int64_t*>(group_->slot(peer, parity));
-      const auto* values = reinterpret_cast<const float*>(group_->slot(peer, parity) + kHeaderBytes);
-      for (int64_t i = 0; i < count; ++i) {
-        std::copy_n(values + i * from[1], from[1], full.data() + (row + i) * full_columns + from[0]);
-      }
+  }
+  return {};
+}
+
+// One exchange of a gather: a line with the place of the columns, then the columns, dense.
+Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full) {
+  const int64_t parity = calls_++ & 1;
+  auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
+  header[0] = piece.begin;
+  header[1] = piece.columns;
+  auto* out = reinterpret_cast<float*>(group_->slot(rank_, parity) + kGatherHeaderBytes);
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(piece.data + i * piece.stride, piece.columns, out + i * piece.columns);
+  TRY(group_->Barrier(rank_));
+  if (full.empty()) return {};
+  for (int64_t peer = 0; peer < size(); ++peer) {
+    const auto* from = reinterpret_cast<const int64_t*>(group_->slot(peer, parity));
+    const auto* values = reinterpret_cast<const float*>(group_->slot(peer, parity) + kGatherHeaderBytes);
+    for (int64_t i = 0; i < rows; ++i) {
+      std::copy_n(values + i * from[1], from[1], full.data() + i * full_columns + from[0]);
     }
   }
   return {};

@@ -77,6 +77,7 @@ class Communicator {
   void Sum(int64_t parity, int64_t begin, std::span<T> out) const;
   template <class T>
   void Spoil(std::span<T> values);
+  Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full);
 
   Group* group_;
   const int64_t rank_;

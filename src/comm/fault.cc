@@ -12,16 +12,20 @@ struct KindRow {
   const char* name;
   FaultKind kind;
 };
-constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16}, {"rank-order", FaultKind::kRankOrder},
-                              {"split-k", FaultKind::kSplitK},           {"local-scale", FaultKind::kLocalScale},
-                              {"die", FaultKind::kDie},                  {"hang", FaultKind::kHang}};
+constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
+                              {"rank-order", FaultKind::kRankOrder},
+                              {"split-k", FaultKind::kSplitK},
+                              {"local-scale", FaultKind::kLocalScale},
+                              {"die", FaultKind::kDie},
+                              {"hang", FaultKind::kHang}};
 
 }  // namespace
 
 Result<Fault> ParseFault(const std::string& text) {
   const Error bad = MakeError(
       Code::kUsage, fmt::format("--fault: expected partial-bf16, rank-order, split-k, local-scale, die or hang, with "
-                                ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it", Quote(text)));
+                                ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
+                                Quote(text)));
   const std::vector<std::string> parts = Split(text, ':');
   Fault fault;
   for (const KindRow& row : kKinds) {
@@ -31,11 +35,17 @@ Result<Fault> ParseFault(const std::string& text) {
   for (size_t i = 1; i < parts.size(); ++i) {
     const std::vector<std::string> pair = Split(parts[i], '=');
     if (pair.size() != 2) return bad;
-    TRY_ASSIGN(const int64_t value, ParseInt(pair[1], "--fault"));
-    if (pair[0] == "rank") fault.rank = value;
-    else if (pair[0] == "site") fault.site = value;
-    else if (pair[0] == "step") fault.step = value;
-    else return bad;
+    const Result<int64_t> number = ParseInt(pair[1], "--fault");
+    if (!number.ok() || *number < 0) return bad;
+    const int64_t value = *number;
+    if (pair[0] == "rank")
+      fault.rank = value;
+    else if (pair[0] == "site")
+      fault.site = value;
+    else if (pair[0] == "step")
+      fault.step = value;
+    else
+      return bad;
   }
   return fault;
 }

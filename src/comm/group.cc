@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -15,6 +16,7 @@ namespace trivet::comm {
 namespace {
 
 constexpr int64_t kSliceUs = 20000;  // how often a sleeping rank looks up: well below the two seconds promised
+constexpr int64_t kGapUs = 100000;   // between two looks; more means that this rank was stopped
 constexpr int64_t kSpinUs = 30;      // longer than a small collective between running peers takes
 constexpr size_t kCauseBytes = 1024;
 
@@ -37,8 +39,9 @@ struct Group::Control {
 
 // What a waiting rank has seen of its peers.
 struct Group::Watch {
+  int64_t looked_us = NowUs();
   uint32_t progress[kMaxGroup] = {};
-  int64_t since_us[kMaxGroup] = {};
+  int64_t idle_us[kMaxGroup] = {};  // time watched without progress
 };
 
 Result<std::unique_ptr<Group>> Group::Make(const GroupOptions& options) {
@@ -123,15 +126,18 @@ Status Group::Wait(int64_t rank, uint32_t generation, bool patient) {
 
 void Group::JudgePeers(int64_t rank, Watch& watch) {
   const int64_t now = NowUs();
+  // While this rank is stopped (Ctrl-Z, a paused machine) the others may be too: such time says nothing about them.
+  const int64_t watched_us = std::min(now - watch.looked_us, kGapUs);
+  watch.looked_us = now;
   const uint32_t mine = control_->ranks[rank].arrivals.load(std::memory_order_relaxed);
   for (int64_t peer = 0; peer < options_.ranks; ++peer) {
     const auto& state = control_->ranks[peer];
     const uint32_t seen = state.progress.load(std::memory_order_relaxed);
     const bool arrived = state.arrivals.load(std::memory_order_relaxed) == mine;
-    if (arrived || seen != watch.progress[peer] || watch.since_us[peer] == 0) {
+    if (arrived || seen != watch.progress[peer]) {
       watch.progress[peer] = seen;
-      watch.since_us[peer] = now;
-    } else if (now - watch.since_us[peer] > options_.hang_timeout_us) {
+      watch.idle_us[peer] = 0;
+    } else if ((watch.idle_us[peer] += watched_us) > options_.hang_timeout_us) {
       Abort(fmt::format("rank {}: expected progress within {:.1f} s, found none; it hangs, restart the run", peer,
                         static_cast<double>(options_.hang_timeout_us) * 1e-6));
       return;

@@ -47,8 +47,12 @@ Status Engine::StartRanks(const LoadProgress& progress) {
                TRY(worker->comm().Barrier());  // everybody has loaded
                return worker->Serve();
              }));
-  Result<std::unique_ptr<RankWorker>> worker = make(0, progress);
+  Result<std::unique_ptr<RankWorker>> worker = make(0, [this, &progress](int64_t done, int64_t total) {
+    ranks_->Watch();
+    if (progress) progress(done, total);
+  });
   if (!worker.ok()) {
+    if (const std::optional<std::string> cause = group->aborted()) return MakeError(Code::kPeer, *cause);
     group->Abort(worker.error().message);
     return worker.error();
   }
@@ -93,6 +97,13 @@ Status Engine::CheckRange() const {
 }
 
 Result<bool> Engine::Step(const LogitsSink& sink) {
+  if (failure_) return *failure_;
+  Result<bool> stepped = RunStep(sink);
+  if (!stepped.ok()) failure_ = stepped.error();
+  return stepped;
+}
+
+Result<bool> Engine::RunStep(const LogitsSink& sink) {
   const sched::StepPlan plan = scheduler_.Next();
   if (plan.spans.empty()) return false;
   const int64_t vocab = model_.geometry.vocab;

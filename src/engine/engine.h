@@ -64,7 +64,8 @@ class Engine {
   void Finish(SeqId id) { scheduler_.Finish(id); }
 
   /// Runs one step, hands logits to `sink`, and moves the sequences on. False when there was nothing to do.
-  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`.
+  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
+  ///          then at its end: every later call returns the same error.
   Result<bool> Step(const LogitsSink& sink);
 
   /// Tokens of the last step.
@@ -87,6 +88,7 @@ class Engine {
  private:
   Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options);
   Status StartRanks(const LoadProgress& progress);
+  Result<bool> RunStep(const LogitsSink& sink);
   Status CheckRange() const;
 
   const OpenedModel& model_;
@@ -100,6 +102,7 @@ class Engine {
   std::vector<float> logits_, hidden_;
   bool keep_hidden_ = false;
   int64_t step_tokens_ = 0;
+  std::optional<Error> failure_;  // of the step that failed
   EngineTimes times_;
 };
 

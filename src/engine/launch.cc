@@ -17,7 +17,8 @@
 namespace trivet::engine {
 namespace {
 
-constexpr int64_t kPatienceUs = 1000000;  // how long a rank may take to notice an abort
+constexpr int64_t kPatienceUs = 1000000;         // how long a process may take to notice an abort
+constexpr int64_t kThreadPatienceUs = 30000000;  // a thread cannot be killed, and abandoning it is the worse end
 
 // Runs the body; an error or an exception becomes the group's cause.
 bool RunBody(comm::Group* group, int64_t rank, const RankBody& body) {
@@ -98,6 +99,10 @@ std::optional<std::string> Ranks::DeadProcess() {
   return std::nullopt;
 }
 
+void Ranks::Watch() {
+  if (const std::optional<std::string> cause = DeadProcess()) group_->Abort(*cause);
+}
+
 bool Ranks::AllEnded() {
   bool all = true;
   for (Process& process : processes_) {
@@ -110,7 +115,7 @@ bool Ranks::AllEnded() {
 
 bool Ranks::Join() {
   if (joined_) return true;
-  const int64_t deadline = NowUs() + kPatienceUs;
+  const int64_t deadline = NowUs() + (threads_.empty() ? kPatienceUs : kThreadPatienceUs);
   while (!AllEnded() && NowUs() < deadline) ::usleep(1000);
   for (Process& process : processes_) {
     if (process.ended) continue;

@@ -29,12 +29,17 @@ class Ranks {
   /// Starts ranks 1 .. N-1 of `group`. Processes are forked: call it before this process has other threads.
   /// Errors:  kIo when the system refuses a process.
   static Result<std::unique_ptr<Ranks>> Start(Launch launch, comm::Group* group, const RankBody& body);
-  /// Waits for the ranks to end, kills processes and abandons threads that do not within a second of an abort.
+  /// As Join.
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
 
-  /// Whether a thread still runs that could not be waited for. Its memory must then outlive this process's duties: leave it.
+  /// Aborts the group when a process has ended, for whoever works long without waiting for its peers.
+  void Watch();
+
+  /// Waits for the ranks to end. Kills processes that have not after a second and abandons threads that have not after
+  /// half a minute: a thread in a long computation comes back, and only one that is stuck in the system does not.
+  /// Returns false when a thread was abandoned; the group's memory must then stay.
   bool Join();
 
  private:

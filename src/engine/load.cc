@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <semaphore>
 #include <thread>
 
@@ -102,7 +103,12 @@ Status Store(const Piece& piece, std::span<const std::byte> bytes, std::vector<f
 class ReadAhead {
  public:
   ReadAhead(const checkpoint::Checkpoint& checkpoint, const std::vector<Piece>& pieces)
-      : checkpoint_(checkpoint), pieces_(pieces), thread_([this] { Run(); }) {}
+      : checkpoint_(checkpoint), pieces_(pieces) {
+    int64_t largest = 0;
+    for (const Piece& piece : pieces) largest = std::max(largest, piece.bytes);
+    for (std::vector<std::byte>& buffer : staging_) buffer.resize(static_cast<size_t>(largest));
+    thread_ = std::thread([this] { Run(); });
+  }
   ~ReadAhead() {
     stop_ = true;
     free_.release(2);
@@ -125,10 +131,8 @@ class ReadAhead {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       free_.acquire();
       if (stop_) return;
-      std::vector<std::byte>& buffer = staging_[i % 2];
-      buffer.resize(std::max(buffer.size(), static_cast<size_t>(pieces_[i].bytes)));
       status_[i % 2] = checkpoint_.Read(*pieces_[i].source, pieces_[i].offset,
-                                        std::span(buffer).first(static_cast<size_t>(pieces_[i].bytes)));
+                                        std::span(staging_[i % 2]).first(static_cast<size_t>(pieces_[i].bytes)));
       full_.release();
     }
   }
@@ -161,7 +165,7 @@ Result<model::LoadedTensor> Allocate(const checkpoint::Checkpoint& checkpoint, c
 }  // namespace
 
 Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
-                                       const LoadProgress& progress, std::atomic<uint32_t>* tick) {
+                                       const LoadProgress& progress, const LoadCheck& check) {
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;
   int64_t total = 0, done = 0;
@@ -177,8 +181,8 @@ Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint,
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
     TRY(Store(pieces[i], bytes, &scratch));
     done += pieces[i].bytes;
-    if (tick != nullptr) tick->fetch_add(1, std::memory_order_relaxed);
     if (progress) progress(done, total);
+    if (check) TRY(check());
   }
   return tensors;
 }

@@ -2,7 +2,6 @@
 // Loading one rank's shard: allocate it, filled neutrally, then copy the real slices into it.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 
@@ -20,11 +19,14 @@ inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 /// Called now and then with the bytes read so far and the bytes there are to read.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 
+/// Called after every piece: an error ends loading. Where a rank shows that it lives and learns that others do not.
+using LoadCheck = std::function<Status()>;
+
 /// Loads the tensors of `map`.
-///   progress  may be empty;  tick: raised as pieces arrive, may be null
+///   progress, check  may be empty
 /// Ranks:   local.
-/// Errors:  kCapacity, kIo, kInvalid; kUnsupported when the sources of one local tensor have dtypes that no format holds.
+/// Errors:  kCapacity, kIo, kInvalid; those of `check`; kUnsupported when the sources of one local tensor have dtypes that no format holds.
 Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
-                                       const LoadProgress& progress, std::atomic<uint32_t>* tick);
+                                       const LoadProgress& progress, const LoadCheck& check);
 
 }  // namespace trivet::engine

@@ -14,10 +14,10 @@ static_assert(sched::kPageTokens == cache::kPageTokens && sched::kPageTokens == 
 
 constexpr std::byte kStep{1}, kStop{0};
 
-// Ends its leaves in the middle: the planted fault of a kernel that splits K by a heuristic.
+// Ends its leaves in the middle: the planted fault of a kernel that splits K by a heuristic. Leaves stay even.
 void SplitLeaves(model::LoadedTensors* tensors) {
   for (auto& [name, tensor] : *tensors) {
-    if (tensor.role == plan::Role::kMatrix && tensor.leaf >= 4) tensor.leaf /= 2;
+    if (tensor.role == plan::Role::kMatrix && tensor.leaf % 4 == 0) tensor.leaf /= 2;
   }
 }
 
@@ -45,7 +45,13 @@ Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, c
   TRY_ASSIGN(worker->caches_, cache::Caches::Make(model.geometry, shard,
                                                   {options.limits.pages, options.limits.max_sequences}));
   const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, rank, model.names);
-  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model.checkpoint, map, progress, worker->comm_.tick()));
+  // Others judge this rank by its progress, and their end is its end.
+  const auto check = [&own = worker->comm_]() -> Status {
+    own.tick()->fetch_add(1, std::memory_order_relaxed);
+    if (!own.aborted()) return {};
+    return MakeError(Code::kPeer, fmt::format("rank {}: expected all ranks to load, found that one failed", own.rank()));
+  };
+  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model.checkpoint, map, progress, check));
   if (options.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
   const model::Runtime runtime{model.geometry,     layout,           shard,           worker->options_.kernels,
                                options.numerics,   worker->comm_,    worker->pool_,   worker->workspace_,
@@ -71,7 +77,39 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
     spans.push_back({span.token_begin, span.count, span.start, span.state_slot, plan.pages.data() + span.page_begin});
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
-  return model_->Forward({plan.tokens, spans, rows}, output);
+  const size_t first_site = sites_.digests().size();
+  TRY(model_->Forward({plan.tokens, spans, rows}, output));
+  return options_.sites && comm_.size() > 1 ? CompareSites(first_site) : Status();
+}
+
+Status RankWorker::CompareSites(size_t first) {
+  std::span<const record::SiteDigest> sites = std::span(sites_.digests()).subspan(first);
+  // The last site is that of the logits, which only rank 0 has.
+  const size_t count = 1 + 2 * opened_.geometry.layers.size();
+  CHECK(sites.size() >= count);
+  sites = sites.first(count);
+  // Every rank's digests in a place of their own, zeros elsewhere: the sum brings them to all.
+  std::vector<uint32_t> words(static_cast<size_t>(comm_.size()) * count * 2);
+  const size_t own = static_cast<size_t>(comm_.rank()) * count * 2;
+  for (size_t i = 0; i < count; ++i) {
+    words[own + 2 * i] = static_cast<uint32_t>(sites[i].digest);
+    words[own + 2 * i + 1] = static_cast<uint32_t>(sites[i].digest >> 32);
+  }
+  TRY(comm_.AllReduce(std::span(words)));
+  for (size_t i = 0; i < count; ++i) {
+    const auto digest = [&](int64_t rank) {
+      const size_t at = (static_cast<size_t>(rank) * count + i) * 2;
+      return static_cast<uint64_t>(words[at + 1]) << 32 | words[at];
+    };
+    for (int64_t rank = 1; rank < comm_.size(); ++rank) {
+      if (digest(rank) == digest(0)) continue;
+      const std::string layer = sites[i].layer == record::kNoLayer ? "" : fmt::format("layer {} ", sites[i].layer);
+      return MakeError(Code::kPeer, fmt::format("rank {}: expected the digest {:016x} of rank 0 at {}{}, found {:016x}; "
+                                                "check that machine and program are the same for all ranks", rank,
+                                                digest(0), layer, sites[i].site, digest(rank)));
+    }
+  }
+  return {};
 }
 
 Status RankWorker::Announce(const sched::StepPlan* plan) {

@@ -42,9 +42,10 @@ class RankWorker {
                                                   const RankOptions& options, const comm::Communicator& comm,
                                                   const LoadProgress& progress);
 
-  /// Runs one step.
+  /// Runs one step. With `sites`, ranks compare their digests afterwards.
   ///   output  see model::StepOutput
-  /// Ranks:   collective.  Errors: kPeer.
+  /// Ranks:   collective.
+  /// Errors:  kPeer, also naming rank and site where the ranks' digests differ first.
   Status RunStep(const sched::StepPlan& plan, const model::StepOutput& output);
 
   /// Ranks other than 0: runs the steps that rank 0 broadcasts until it says stop.  Errors: kPeer.
@@ -62,6 +63,7 @@ class RankWorker {
  private:
   RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
              const comm::Communicator& comm, device::Workspace workspace);
+  Status CompareSites(size_t first);
 
   const RankOptions options_;
   comm::Communicator comm_;

@@ -19,18 +19,41 @@ void TakeHidden(const Engine& engine, const sched::Span& span, ScoredSequence* o
   }
 }
 
+// The sequences under way: ended however scoring ends, so that the engine can be asked again.
+class Submitted {
+ public:
+  explicit Submitted(Engine* engine) : engine_(engine) {}
+  ~Submitted() {
+    for (int64_t i = 0; i < count_; ++i) engine_->Finish(SeqId{i});
+  }
+  Submitted(const Submitted&) = delete;
+  Submitted& operator=(const Submitted&) = delete;
+
+  Status Add(std::vector<TokenId> tokens, sched::LogitsMode logits) {
+    sched::Request request;
+    request.id = SeqId{count_};
+    request.prompt = std::move(tokens);
+    request.logits = logits;
+    TRY(engine_->Submit(std::move(request)));
+    ++count_;
+    return {};
+  }
+
+ private:
+  Engine* engine_;
+  int64_t count_ = 0;
+};
+
 }  // namespace
 
 Result<std::vector<ScoredSequence>> Score(Engine* engine, const ScoreRequest& request) {
   std::vector<ScoredSequence> scored(request.sequences.size());
   if (request.hidden) engine->KeepHidden();
-  for (size_t i = 0; i < request.sequences.size(); ++i) {
-    sched::Request sequence;
-    sequence.id = SeqId{static_cast<int64_t>(i)};
-    sequence.prompt = request.sequences[i];
-    // Hidden states are read off spans, and only spans with logits are shown.
-    sequence.logits = request.last_only && !request.hidden ? sched::LogitsMode::kLast : sched::LogitsMode::kAll;
-    TRY(engine->Submit(std::move(sequence)));
+  // Hidden states are read off spans, and only spans with logits are shown.
+  const bool last = request.last_only && !request.hidden;
+  Submitted submitted(engine);
+  for (const std::vector<TokenId>& sequence : request.sequences) {
+    TRY(submitted.Add(sequence, last ? sched::LogitsMode::kLast : sched::LogitsMode::kAll));
   }
   bool more = true;
   while (more) {
@@ -46,7 +69,6 @@ Result<std::vector<ScoredSequence>> Score(Engine* engine, const ScoreRequest& re
                  return std::optional<TokenId>();
                }));
   }
-  for (size_t i = 0; i < scored.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});
   return scored;
 }
 

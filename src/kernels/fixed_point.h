@@ -41,12 +41,12 @@ inline uint32_t RangeOf(float part) {
   return std::isfinite(part) ? kSaturated : kNonFinite;
 }
 
-/// A leaf's contribution on the grid, round to nearest even. Magnitudes over the limit, infinities and NaN saturate
-/// (with the sign they carry) and raise their flag.
+/// A leaf's contribution on the grid, round to nearest even. Magnitudes over the limit and infinities saturate with
+/// their sign, NaN (whose sign depends on operand order and machine) to the positive limit; each raises its flag.
 inline int64_t ToGrid(float leaf, uint32_t* flags) {
   if (!(std::fabs(leaf) <= kLeafLimit)) {
     *flags |= RangeOf(leaf);
-    leaf = std::copysign(kLeafLimit, leaf);
+    leaf = leaf < 0 ? -kLeafLimit : kLeafLimit;
   }
   // The product is exact (a power of two), so the sum below is the only rounding.
   const double shifted = static_cast<double>(leaf) * kGridScale + kRoundingMagic;

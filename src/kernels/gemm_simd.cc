@@ -92,7 +92,8 @@ HWY_INLINE uint32_t AddToGrid(const float* HWY_RESTRICT leaf, float scale, int64
     auto part = hn::Mul(hn::Load(df, leaf + i), hn::Set(df, scale));
     const auto fits = hn::Le(hn::Abs(part), limit);
     inside = hn::And(inside, fits);
-    part = hn::IfThenElse(fits, part, hn::CopySign(limit, part));
+    const auto bound = hn::IfThenElse(hn::Lt(part, hn::Zero(df)), hn::Neg(limit), limit);  // as ToGrid has it for NaN
+    part = hn::IfThenElse(fits, part, bound);
     const auto shifted = hn::MulAdd(hn::PromoteTo(dd, part), hn::Set(dd, kGridScale), magic);
     const auto grid = hn::Sub(hn::BitCast(di, shifted), magic_bits);
     hn::Store(hn::Add(hn::Load(di, sums + i), grid), di, sums + i);

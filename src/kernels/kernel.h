@@ -20,12 +20,13 @@ struct KernelRow {
 /// The vector targets of this machine, as Highway's bit set.
 int64_t MachineTargets();
 
-/// The first row that `targets` supports and whose name ends in `suffix` (empty: any); null when there is none.
+/// The first row that `targets` supports and that is called `name`, with its family or without (empty: any); null when
+/// there is none.
 template <class F>
-const KernelRow<F>* Select(int64_t targets, std::string_view suffix) {
+const KernelRow<F>* Select(int64_t targets, std::string_view name) {
   for (const KernelRow<F>& row : F::Rows()) {
     if (row.target != 0 && (row.target & targets) == 0) continue;
-    if (suffix.empty() || row.name.ends_with(suffix)) return &row;
+    if (name.empty() || name == row.name || name == row.name.substr(row.name.find('/') + 1)) return &row;
   }
   return nullptr;
 }

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <hwy/targets.h>
 
+#include "base/str.h"
 #include "kernels/reference.h"
 
 namespace trivet::kernels {
@@ -73,28 +74,25 @@ std::vector<std::vector<std::string>> RunnableRows() {
 
 Result<Kernels> SelectKernels(const KernelOptions& options) {
   Kernels chosen;
-  bool suffix_found = options.rows.empty();
-  size_t forced = 0;
-  std::string unknown;
+  bool known = options.rows.empty();
+  std::map<std::string, std::string> left = options.force;  // entries that named no row
   ForEach(chosen, [&](auto& row) {
     using F = Family<std::remove_reference_t<decltype(row)>>;
     row = Select<F>(MachineTargets(), options.rows);
-    suffix_found |= row != nullptr;
+    known |= row != nullptr;
     if (row == nullptr) row = Select<F>(MachineTargets(), "");
-    const auto force = options.force.find(std::string(F::kName));
-    if (force == options.force.end()) return;
-    ++forced;
-    row = Select<F>(MachineTargets(), force->second);
-    if (row == nullptr || row->name != force->second) unknown = fmt::format("{}={}", force->first, force->second);
+    const auto force = left.find(std::string(F::kName));
+    if (force == left.end()) return;
+    const KernelRow<F>* forced = Select<F>(MachineTargets(), force->second);
+    if (forced == nullptr || forced->name != force->second) return;
+    row = forced;
+    left.erase(force);
   });
-  if (!unknown.empty() || forced != options.force.size() || !suffix_found) {
-    return MakeError(Code::kUsage, fmt::format("kernel rows: expected rows this machine runs ({}), found \"{}\"; choose "
-                                               "one of them", RunnableRows(),
-                                               !suffix_found ? options.rows
-                                               : unknown.empty() ? options.force.begin()->first
-                                                                 : unknown));
-  }
-  return chosen;
+  if (known && left.empty()) return chosen;
+  const std::string found = known ? fmt::format("{}={}", left.begin()->first, left.begin()->second) : options.rows;
+  return MakeError(Code::kUsage, fmt::format("kernel rows: expected rows this machine runs ({}), found \"{}\"; choose "
+                                             "one of them",
+                                             RunnableRows(), Quote(found)));
 }
 
 }  // namespace trivet::kernels

@@ -38,15 +38,15 @@ struct Kernels {
   std::vector<std::string> Names() const;
 };
 
-/// How rows are chosen: `rows` is a suffix such as "ref" or "avx2" that every family that has such a row must take;
-/// `force` names one row for one family and wins.
+/// How rows are chosen: `rows` is a row name without its family, such as "ref" or "avx2", that every family that has such
+/// a row must take; `force` names one row for one family and wins.
 struct KernelOptions {
   std::string rows;
   std::map<std::string, std::string> force;  // family -> row name
 };
 
 /// Chooses a row for every family.
-/// Errors:  kUsage when a suffix or row name exists nowhere or the machine cannot run it: lists what can.
+/// Errors:  kUsage when a name exists nowhere or the machine cannot run it: lists what can.
 Result<Kernels> SelectKernels(const KernelOptions& options);
 
 /// Row names of every family that this machine can run, in preference order.

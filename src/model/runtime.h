@@ -73,11 +73,13 @@ struct Runtime {
   Status AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums, std::span<float> x) const;
 
   /// Runs body(begin, end) over `count` items; `work` is their total cost in multiply-adds, from which the share of a
-  /// thread follows.
+  /// thread follows. A range stays short enough that peers see this rank's progress (comm::GroupOptions::hang_timeout_us).
   template <class Body>
   void Parallel(int64_t count, int64_t work, const Body& body) const {
     // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one core.
-    const int64_t ranges = std::max<int64_t>(1, std::min<int64_t>(work >> 19, pool.size() * 4));
+    // And no range is longer than 2^26, a third of a second on the slowest row.
+    if (count == 0) return;
+    const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 19, pool.size() * 4), work >> 26});
     pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());
   }
 

@@ -152,12 +152,12 @@ class PercentFormatter {
     }
     FormatSpec spec;
     TRY(ReadSpec(&spec));
+    if (!value.has_value()) {
+      TRY_ASSIGN(value, NextValue());
+    }
     if (spec.type == '%') {
       *out += '%';
       return {};
-    }
-    if (!value.has_value()) {
-      TRY_ASSIGN(value, NextValue());
     }
     TRY_ASSIGN(const std::string text, FormatOne(*value, spec));
     *out += text;

@@ -135,6 +135,10 @@ class Lexer {
 
   Status LexComment() {
     const size_t begin = AfterTagBegin();
+    if (begin == source_.size()) {  // the reference takes this for text that is empty
+      Advance(begin);
+      return {};
+    }
     const size_t close = source_.find("#}", begin);
     if (close == kNone) return Fail("expected the end of a comment, found none; add #}");
     Close(close, begin);
@@ -164,6 +168,7 @@ class Lexer {
   Status LexRaw(size_t close) {
     Advance(source_[close - 1] == '-' ? SkipSpace(close + 2) : close + 2);
     line_starting_ = source_[at_ - 1] == '\n';
+    if (at_ == source_.size()) return {};  // as for comments
     for (size_t tag = source_.find("{%", at_); tag != kNone; tag = source_.find("{%", tag + 1)) {
       const size_t end = MatchWordBlock(tag, "endraw");
       if (end == kNone) continue;
@@ -361,7 +366,13 @@ class Lexer {
     if (c == 'U') return AppendCode(text.substr(1, 8), 16, 8, out);
     if (c == 'N') return Fail("expected no \\N escape in a string, found one; write the character itself");
     *out += '\\';  // Python keeps the backslash of an escape that it does not know
-    return size_t{0};
+    const CodePoint point = CodePointAt(text, 0);
+    if (point.value < 0x80) return size_t{0};
+    const auto number = static_cast<uint32_t>(point.value);  // and writes what is not ASCII as an escape before
+    *out += number < 0x100     ? fmt::format("x{:02x}", number)
+            : number < 0x10000 ? fmt::format("u{:04x}", number)
+                               : fmt::format("U{:08x}", number);
+    return point.length;
   }
 
   // `width` is the number of digits demanded after a letter; 0 means an octal escape, which has none.

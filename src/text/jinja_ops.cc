@@ -107,9 +107,13 @@ Result<Value> IntegerArithmetic(Op op, int64_t a, int64_t b) {
   return Value::Int(inexact ? a / b - 1 : a / b);
 }
 
-Result<Value> AddStrings(Runtime& runtime, const Value& a, const Value& b) {
-  if (a.IsMarkup() || b.IsMarkup()) return Concatenate(runtime, {a, b});
-  return Value::String(a.text() + b.text());
+// When one of the two is markup, the other is escaped.
+Value AddStrings(const Value& a, const Value& b) {
+  const bool markup = a.IsMarkup() || b.IsMarkup();
+  const auto text = [&](const Value& part) {
+    return markup && !part.IsMarkup() ? EscapeHtml(part.text()) : part.text();
+  };
+  return Value::String(text(a) + text(b), markup);
 }
 
 Result<Value> OfItems(Kind kind, std::vector<Value> items) {
@@ -267,7 +271,7 @@ Result<Value> Arithmetic(Runtime& runtime, Op op, const Value& a, const Value& b
   }
   Result<Value> result = BadOperands(op, a, b);
   if (op == Op::kAdd && a.kind() == b.kind() && IsRepeatable(a)) {
-    result = a.Is(Kind::kString) ? AddStrings(runtime, a, b) : AddSequences(a, b);
+    result = a.Is(Kind::kString) ? Result<Value>(AddStrings(a, b)) : AddSequences(a, b);
   } else if (op == Op::kMultiply && IsRepeatable(a) && b.IsIntegral()) {
     result = Repeat(runtime, a, b.integer());
   } else if (op == Op::kMultiply && a.IsIntegral() && IsRepeatable(b)) {
@@ -314,14 +318,13 @@ Result<bool> Compare(Runtime& runtime, Op op, const Value& a, const Value& b) {
 }
 
 Result<Value> Concatenate(Runtime& runtime, const std::vector<Value>& parts) {
-  const bool markup = std::any_of(parts.begin(), parts.end(), [](const Value& part) { return part.IsMarkup(); });
   std::string text;
   for (const Value& part : parts) {
-    TRY_ASSIGN(std::string piece, TextOf(runtime, part));
-    text += markup && !part.IsMarkup() ? EscapeHtml(piece) : piece;
+    TRY_ASSIGN(const std::string piece, TextOf(runtime, part));
+    text += piece;
     if (std::ssize(text) > kMaxWeight) break;  // ChargeValue refuses it
   }
-  Value result = Value::String(std::move(text), markup);
+  Value result = Value::String(std::move(text));
   TRY(runtime.ChargeValue(result));
   return result;
 }

@@ -16,7 +16,7 @@ Result<Value> Arithmetic(Runtime& runtime, Op op, const Value& a, const Value& b
 Result<Value> Signed(const Value& value, bool negative);
 /// a op b for the comparison and membership operators.
 Result<bool> Compare(Runtime& runtime, Op op, const Value& a, const Value& b);
-/// The texts of `parts` one after the other; when one of them is markup, the others are escaped.
+/// The texts of `parts` one after the other.
 Result<Value> Concatenate(Runtime& runtime, const std::vector<Value>& parts);
 /// value[start:stop:step]; none or undefined stands for a bound left out.
 struct SliceBounds {

@@ -280,8 +280,7 @@ class Parser {
     Target all;
     all.what = Target::What::kTuple;
     do {
-      const bool ends =
-          in_.AtName("in") || in_.AtOperator(")") || in_.AtOperator("=") || in_.Peek().kind == TokenKind::kBlockEnd;
+      const bool ends = in_.AtOperator(")") || in_.AtOperator("=") || in_.Peek().kind == TokenKind::kBlockEnd;
       if (ends && !all.items.empty()) return all;
       TRY_ASSIGN(Target target, ParseTarget(attributes));
       all.items.push_back(std::move(target));

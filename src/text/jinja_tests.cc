@@ -33,6 +33,9 @@ bool IsFalse(const Value& value) { return value.Is(Kind::kBool) && value.integer
 bool IsNumberValue(const Value& value) { return value.IsNumber(); }
 bool IsMarkupValue(const Value& value) { return value.IsMarkup(); }
 
+// The reference's undefined value has a method for being called, which fails.
+bool HasCall(const Value& value) { return value.IsUndefined() || IsCallable(value); }
+
 bool IsIndexable(const Value& value) {
   return value.IsUndefined() || value.Is(Kind::kString) || value.IsSequence() || value.Is(Kind::kDict);
 }
@@ -77,6 +80,7 @@ Result<Value> SameAs(Runtime& runtime, const Value& self, const Arguments& argum
 
 template <bool (*kKnown)(std::string_view)>
 Result<Value> Exists(Runtime&, const Value& self, const Arguments&) {
+  TRY(CheckHashable(self));
   return Value::Bool(self.Is(Kind::kString) && kKnown(self.text()));
 }
 
@@ -94,7 +98,7 @@ constexpr Native kTests[] = {
     {"boolean", "", Simple<HasKind<Kind::kBool>>},
     {"true", "", Simple<IsTrue>},
     {"false", "", Simple<IsFalse>},
-    {"callable", "", Simple<IsCallable>},
+    {"callable", "", Simple<HasCall>},
     {"escaped", "", Simple<IsMarkupValue>},
     {"odd", "", Parity<1>},
     {"even", "", Parity<0>},

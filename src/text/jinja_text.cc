@@ -413,7 +413,7 @@ std::vector<std::string_view> SplitSpace(std::string_view text, SplitOptions opt
     pieces.push_back(options.from_right ? text.substr(at) : text.substr(0, at));
     text = Strip(options.from_right ? text.substr(0, at) : text.substr(at), near_side);
   }
-  if (!text.empty()) pieces.push_back(Strip(text, {options.from_right, !options.from_right}));
+  if (!text.empty()) pieces.push_back(text);
   if (options.from_right) std::reverse(pieces.begin(), pieces.end());
   return pieces;
 }

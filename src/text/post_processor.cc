@@ -17,10 +17,10 @@ Error BadTemplate(std::string_view what, std::string_view expected, const Json& 
 }
 
 // Appends the ids that "special_tokens" gives for one SpecialToken part.
-Status AppendSpecial(const Json& special_tokens, const Json& part, int64_t vocab_size, std::string_view what,
+Status AppendSpecial(const Json* special_tokens, const Json& part, int64_t vocab_size, std::string_view what,
                      std::vector<TokenId>* out) {
   TRY_ASSIGN(const std::string name, NeedString(part, "id", what));
-  const Json* entry = Find(special_tokens, name);
+  const Json* entry = special_tokens == nullptr ? nullptr : Find(*special_tokens, name);
   const Json* ids = entry == nullptr ? nullptr : Find(*entry, "ids");
   if (ids == nullptr || !ids->is_array()) return BadTemplate(what, "every special token with its ids", part);
   for (const Json& id : *ids) {
@@ -49,15 +49,13 @@ Result<PostProcessor> PostProcessor::FromJson(const Json& json, int64_t vocab_si
 }
 
 Status PostProcessor::ReadTemplate(const Json& json, int64_t vocab_size, std::string_view what) {
-  static const Json kNoTokens;
   const Json* parts = Find(json, "single");
   const Json* special_tokens = Find(json, "special_tokens");
   if (parts == nullptr || !parts->is_array()) return BadTemplate(what, "an array \"single\"", json);
   bool text_seen = false;
   for (const Json& part : *parts) {
     if (const Json* special = Find(part, "SpecialToken"); special != nullptr) {
-      TRY(AppendSpecial(special_tokens == nullptr ? kNoTokens : *special_tokens, *special, vocab_size, what,
-                        text_seen ? &after_ : &before_));
+      TRY(AppendSpecial(special_tokens, *special, vocab_size, what, text_seen ? &after_ : &before_));
       continue;
     }
     const Json* sequence = Find(part, "Sequence");

@@ -20,7 +20,7 @@ Tokenizer::Tokenizer(Parts parts)
       decoder_(std::move(parts.decoder)),
       vocab_size_(std::max(model_.id_end(), added_.id_end())) {}
 
-Result<Tokenizer> Tokenizer::FromJson(const Json& tokenizer_json, const Json& tokenizer_config, std::string what) {
+Result<Tokenizer> Tokenizer::FromJson(const Json& tokenizer_json, const Json& tokenizer_config, std::string_view what) {
   const Json null;
   const auto member = [&](std::string_view key) -> const Json& {
     const Json* found = Find(tokenizer_json, key);

@@ -36,8 +36,8 @@ class Tokenizer {
   ///   tokenizer_config   tokenizer_config.json or null; only added tokens that tokenizer.json lacks are taken from it.
   ///                      Its add_bos_token and add_eos_token are not: the post-processor says what is added.
   ///   what               the object's name for messages
-  /// Errors:  kUnsupported for a component that is not implemented, kInvalid.
-  static Result<Tokenizer> FromJson(const Json& tokenizer_json, const Json& tokenizer_config, std::string what);
+  /// Errors:  kUnsupported for an unknown component, kInvalid.
+  static Result<Tokenizer> FromJson(const Json& tokenizer_json, const Json& tokenizer_config, std::string_view what);
 
   /// Reads tokenizer.json and, where there is one, tokenizer_config.json of a folder.
   /// Errors:  kNotFound, kIo, kCapacity and those of FromJson.

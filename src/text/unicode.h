@@ -33,6 +33,7 @@ bool IsMark(char32_t value);
 /// Appends the full lower-case mapping of one code point, without regard to its neighbours.
 void AppendLowercase(char32_t value, std::string* out);
 
+/// The Unicode normalization forms.
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 /// Valid UTF-8 in the given Unicode normalization form.
 std::string Normalize(std::string_view text, NormalForm form);

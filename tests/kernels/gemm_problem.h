@@ -61,7 +61,7 @@ class GemmProblem {
     const bool exact_sums = form_.sums && form_.numerics == Numerics::kExact;
     for (Gemm::Args args : parts) {
       args.flags = &flags;
-      (exact_sums ? static_cast<void>(args.sums_fixed = fixed.data())
+      (exact_sums   ? static_cast<void>(args.sums_fixed = fixed.data())
        : form_.sums ? static_cast<void>(args.sums_fast = y.data())
                     : static_cast<void>(args.y = y.data()));
       row.run(args);

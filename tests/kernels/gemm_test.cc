@@ -161,7 +161,8 @@ TEST(Gemm, AColumnRangeTouchesNothingElse) {
     row.run(args);
     for (int64_t i = 0; i < y.size(); ++i) {
       const int64_t column = i % args.y_stride;
-      EXPECT_EQ(y[i] != -7.0F, column >= 32 && column < 64) << row.name << ", row " << i / args.y_stride << ", " << column;
+      EXPECT_EQ(y[i] != -7.0F, column >= 32 && column < 64)
+          << row.name << ", row " << i / args.y_stride << ", " << column;
     }
     EXPECT_TRUE(y.Intact());
   }
@@ -214,7 +215,8 @@ TEST(Gemm, ZeroColumnsAtTheEndChangeNoSum) {
   }
   const Packed padded({WeightFormat::kBF16, kN, kPadded, 32}, std::move(wide));
   std::vector<float> x(3 * kPadded, 0.0F);
-  for (int64_t m = 0; m < 3; ++m) std::copy_n(problem.Args().x + m * problem.Args().x_stride, kK, x.begin() + m * kPadded);
+  for (int64_t m = 0; m < 3; ++m)
+    std::copy_n(problem.Args().x + m * problem.Args().x_stride, kK, x.begin() + m * kPadded);
   for (const KernelRow<Gemm>& row : RunnableRowsOf<Gemm>()) {
     Gemm::Args args = problem.Args();
     args.w = &padded.matrix();
@@ -233,12 +235,18 @@ TEST(Gemm, PartsOutsideTheGridSaturateAndAreReported) {
     int64_t sum;
     uint32_t flags;
   } const cases[] = {
-      {1048576.0F, kLimitOnGrid, kInRange},  {-1048576.0F, -kLimitOnGrid, kInRange},
-      {1048577.0F, kLimitOnGrid, kSaturated}, {-2e6F, -kLimitOnGrid, kSaturated},
-      {3e38F, kLimitOnGrid, kSaturated},      {kInf, kLimitOnGrid, kNonFinite},
-      {-kInf, -kLimitOnGrid, kNonFinite},     {kNaN, kLimitOnGrid, kNonFinite},
-      {-kNaN, kLimitOnGrid, kNonFinite},      {0x1p-31F, 0, kInRange},
-      {0x1.8p-30F, 2, kInRange},              {-0.0F, 0, kInRange},
+      {1048576.0F, kLimitOnGrid, kInRange},
+      {-1048576.0F, -kLimitOnGrid, kInRange},
+      {1048577.0F, kLimitOnGrid, kSaturated},
+      {-2e6F, -kLimitOnGrid, kSaturated},
+      {3e38F, kLimitOnGrid, kSaturated},
+      {kInf, kLimitOnGrid, kNonFinite},
+      {-kInf, -kLimitOnGrid, kNonFinite},
+      {kNaN, kLimitOnGrid, kNonFinite},
+      {-kNaN, kLimitOnGrid, kNonFinite},
+      {0x1p-31F, 0, kInRange},
+      {0x1.8p-30F, 2, kInRange},
+      {-0.0F, 0, kInRange},
   };
   for (const auto& test : cases) {
     const float x[] = {test.x, 0.0F};
@@ -294,9 +302,8 @@ TEST(Gemm, NonFiniteInputsGiveTheSameBytesOnEveryRow) {
       problem.x()[random() % problem.x().size()] = bad[random() % std::size(bad)];
     }
     if (round % 4 == 0) problem.scale()[random() % problem.scale().size()] = bad[random() % std::size(bad)];
-    log.Compare<Gemm>(problem.Name() + " with non-finite inputs", [&](const KernelRow<Gemm>& row, Outputs* outputs) {
-      problem.Run(row, problem.Args(), outputs);
-    });
+    log.Compare<Gemm>(problem.Name() + " with non-finite inputs",
+                      [&](const KernelRow<Gemm>& row, Outputs* outputs) { problem.Run(row, problem.Args(), outputs); });
   }
 }
 

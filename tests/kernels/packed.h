@@ -42,8 +42,7 @@ class Packed {
       format.store(reinterpret_cast<const std::byte*>(halves.data()), shape.k, tile, row % kTileRows, 0);
     }
   }
-  Packed(const PackedShape& shape, std::mt19937_64* random)
-      : Packed(shape, RandomValues(shape.n * shape.k, random)) {}
+  Packed(const PackedShape& shape, std::mt19937_64* random) : Packed(shape, RandomValues(shape.n * shape.k, random)) {}
   Packed(Packed&&) = delete;  // the matrix points into it
 
   const PackedMatrix& matrix() const { return matrix_; }

@@ -47,7 +47,9 @@ class Guarded {
   static constexpr std::byte kCanary{0xC5};
   static constexpr int64_t kGuardBytes = 256;
   static int64_t Bytes(int64_t count) { return count * static_cast<int64_t>(sizeof(T)); }
-  static size_t Size(int64_t count, int64_t skew) { return static_cast<size_t>(2 * kGuardBytes + 64 + Bytes(count + skew)); }
+  static size_t Size(int64_t count, int64_t skew) {
+    return static_cast<size_t>(2 * kGuardBytes + 64 + Bytes(count + skew));
+  }
 
   int64_t count_;
   int64_t begin_ = 0;
@@ -88,8 +90,8 @@ std::vector<KernelRow<F>> RunnableRowsOf() {
 /// Compares rows and remembers which were compared.
 class RowLog {
  public:
-  /// Calls run(row, outputs) for the reference and for every row of F that this machine runs; `run` starts from the same
-  /// state each time. Fails on any byte that differs and on any canary that changed.
+  /// Calls run(row, outputs) for the reference and for every row of F that this machine runs; `run` starts from the
+  /// same state each time. Fails on any byte that differs and on any canary that changed.
   ///   what  names the case
   template <class F>
   void Compare(const std::string& what, const std::function<void(const KernelRow<F>&, Outputs*)>& run) {
@@ -106,9 +108,8 @@ class RowLog {
       EXPECT_TRUE(found.intact()) << row.name << ", " << what << ": wrote outside its output";
       ASSERT_EQ(found.bytes().size(), expected.bytes().size()) << row.name << ", " << what;
       const auto [at, _] = std::mismatch(found.bytes().begin(), found.bytes().end(), expected.bytes().begin());
-      ASSERT_TRUE(at == found.bytes().end())
-          << row.name << ", " << what << ": byte " << at - found.bytes().begin() << " of " << found.bytes().size()
-          << " differs from " << reference.name;
+      ASSERT_TRUE(at == found.bytes().end()) << row.name << ", " << what << ": byte " << at - found.bytes().begin()
+                                             << " of " << found.bytes().size() << " differs from " << reference.name;
     }
   }
   const std::set<std::string>& compared() const { return compared_; }

@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/communicator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+
+#include "tests/comm/ranks.h"
+
+namespace trivet::comm {
+namespace {
+
+// The values rank `rank` gives in call `call`.
+template <class T>
+std::vector<T> Part(int64_t rank, int64_t call, int64_t count) {
+  std::mt19937_64 random(static_cast<uint64_t>(rank * 1000003 + call));
+  std::vector<T> values(static_cast<size_t>(count));
+  for (T& value : values) {
+    if constexpr (std::is_same_v<T, float>) {
+      // Magnitudes far apart, so that the order of additions shows.
+      const auto scale = std::bit_cast<float>(static_cast<uint32_t>(100 + random() % 20) << 23);
+      value = scale * (static_cast<float>(random() % 2000001) - 1000000.0F);
+    } else if constexpr (std::is_same_v<T, int64_t>) {
+      value = static_cast<int64_t>(random()) >> 5;  // sixteen of them fit
+    } else {
+      value = 0;
+    }
+  }
+  return values;
+}
+
+// Bit patterns: each element belongs to one rank.
+template <>
+std::vector<uint32_t> Part(int64_t rank, int64_t call, int64_t count) {
+  std::vector<uint32_t> values(static_cast<size_t>(count), 0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (static_cast<int64_t>((i + static_cast<size_t>(call)) % 7) == rank)
+      values[i] = 0x80000000U | static_cast<uint32_t>(i);
+  }
+  return values;
+}
+
+// The sum in ascending rank order.
+template <class T>
+std::vector<T> Sum(int64_t ranks, int64_t call, int64_t count) {
+  std::vector<T> sum = Part<T>(0, call, count);
+  for (int64_t rank = 1; rank < ranks; ++rank) {
+    const std::vector<T> part = Part<T>(rank, call, count);
+    for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
+  }
+  return sum;
+}
+
+template <class T>
+bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// One all-reduce of this rank's part, compared with the sum.
+template <class T>
+void ReduceAndCompare(Communicator* comm, int64_t call, const std::vector<T>& expected) {
+  const auto count = static_cast<int64_t>(expected.size());
+  std::vector<T> values = Part<T>(comm->rank(), call, count);
+  const Status status = comm->AllReduce(std::span<T>(values));
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  ASSERT_TRUE(SameBytes(values, expected))
+      << comm->size() << " ranks, rank " << comm->rank() << ", call " << call << ", " << count << " values";
+}
+
+template <class T>
+void ReduceAndCompare(Communicator* comm, int64_t call, int64_t count) {
+  ReduceAndCompare(comm, call, Sum<T>(comm->size(), call, count));
+}
+
+void Stall(std::mt19937* random) {
+  if ((*random)() % 25 == 0) std::this_thread::sleep_for(std::chrono::microseconds((*random)() % 400));
+}
+
+// Sizes around every border: shares of the two-shot form, one-shot to two-shot at 32 kB, pieces of 256 kB.
+template <class T>
+std::vector<int64_t> Sizes(int64_t ranks) {
+  std::vector<int64_t> sizes = {0, 1, 2, ranks - 1, ranks, ranks + 1, 101};
+  for (const int64_t bytes : {32768, 262144, 524288}) {
+    for (const int64_t delta : {-1, 0, 1}) sizes.push_back(bytes / static_cast<int64_t>(sizeof(T)) + delta);
+  }
+  return sizes;
+}
+
+template <class T>
+void WalkSizes() {
+  for (const int64_t ranks : kRankCounts) {
+    std::vector<std::vector<T>> expected;
+    for (const int64_t size : Sizes<T>(ranks)) {
+      expected.push_back(Sum<T>(ranks, static_cast<int64_t>(expected.size()), size));
+    }
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) {
+      Communicator comm(group.get(), rank);
+      for (size_t i = 0; i < expected.size(); ++i) ReduceAndCompare(&comm, static_cast<int64_t>(i), expected[i]);
+    });
+  }
+}
+
+TEST(AllReduce, IntegersOfEverySize) { WalkSizes<int64_t>(); }
+TEST(AllReduce, FloatsAreAddedInAscendingRankOrderOnEveryRank) { WalkSizes<float>(); }
+TEST(AllReduce, BitPatternsOfEverySize) { WalkSizes<uint32_t>(); }
+
+TEST(AllReduce, ThousandsOfCallsOfMixedSizesAndTypesUnderStalls) {
+  for (const int64_t ranks : {2, 3, 5, 8}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) {
+      Communicator comm(group.get(), rank);
+      std::mt19937 shared(99), mine(static_cast<uint32_t>(rank));
+      for (int64_t call = 0; call < 1500 && !testing::Test::HasFatalFailure(); ++call) {
+        // A few large ones among many small: consecutive calls use different algorithms and shares.
+        const int64_t size = shared() % 50 == 0 ? 4000 + shared() % 9000 : 1 + shared() % 60;
+        Stall(&mine);
+        switch (shared() % 3) {
+          case 0:
+            ReduceAndCompare<int64_t>(&comm, call, size);
+            break;
+          case 1:
+            ReduceAndCompare<float>(&comm, call, size);
+            break;
+          default:
+            ReduceAndCompare<uint32_t>(&comm, call, size);
+        }
+      }
+    });
+  }
+}
+
+TEST(AllReduce, AGroupOfOneKeepsEveryBit) {
+  const std::unique_ptr<Group> group = MakeGroup(1);
+  Communicator comm(group.get(), 0);
+  for (const size_t count : {size_t{5}, size_t{20000}, size_t{100000}}) {
+    std::vector<float> values(count, -0.0F);
+    values[0] = std::numeric_limits<float>::infinity();
+    values[1] = std::bit_cast<float>(0x7FC12345U);  // a NaN with a payload
+    values[2] = std::numeric_limits<float>::denorm_min();
+    const std::vector<float> before = values;
+    ASSERT_TRUE(comm.AllReduce(std::span<float>(values)).ok());
+    EXPECT_TRUE(SameBytes(values, before));
+  }
+}
+
+TEST(AllReduce, AnAbortedGroupReturnsTheCause) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  Communicator comm(group.get(), 0);
+  EXPECT_FALSE(comm.aborted());
+  group->Abort("rank 1: out of memory");
+  EXPECT_TRUE(comm.aborted());
+  std::vector<int64_t> values(10);
+  std::vector<float> full(10);
+  EXPECT_EQ(comm.AllReduce(std::span(values)).error().message, "rank 1: out of memory");
+  EXPECT_EQ(comm.GatherColumns({full.data(), 5, 5, 0}, 1, 10, full).error().message, "rank 1: out of memory");
+  EXPECT_EQ(comm.Broadcast({}, true).error().message, "rank 1: out of memory");
+  EXPECT_EQ(comm.Barrier().error().message, "rank 1: out of memory");
+}
+
+TEST(AllReduce, AMissingRankIsNamed) {
+  const std::unique_ptr<Group> group = MakeGroup(3, 200000);
+  RunThreads(3, [&](int64_t rank) {
+    if (rank == 2) return;
+    Communicator comm(group.get(), rank);
+    std::vector<float> values(100000, 1.0F);
+    const Status status = comm.AllReduce(std::span<float>(values));
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, testing::StartsWith("rank 2: "));
+  });
+}
+
+// A matrix cut into column ranges, with rows that carry more than the cut.
+void GatherAndCompare(Communicator* comm, int64_t rows, const std::vector<int64_t>& borders) {
+  const auto rank = static_cast<size_t>(comm->rank());
+  const int64_t full_columns = borders.back(), begin = borders[rank], columns = borders[rank + 1] - begin;
+  const auto value = [&](int64_t row, int64_t column) { return static_cast<float>((row * 7919 + column) % 16777213); };
+  const int64_t stride = columns + 3;
+  std::vector<float> local(static_cast<size_t>(rows * stride), -1.0F);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t i = 0; i < columns; ++i) local[static_cast<size_t>(row * stride + i)] = value(row, begin + i);
+  }
+  std::vector<float> full(comm->rank() == 0 ? static_cast<size_t>(rows * full_columns) : 0, -2.0F);
+  const Status status = comm->GatherColumns({local.data(), stride, columns, begin}, rows, full_columns, full);
+  ASSERT_TRUE(status.ok()) << status.error().message;
+  for (size_t i = 0; i < full.size(); ++i) {
+    const auto at = static_cast<int64_t>(i);
+    ASSERT_EQ(full[i], value(at / full_columns, at % full_columns)) << rows << " rows of " << full_columns;
+  }
+}
+
+TEST(GatherColumns, UnevenEmptyAndManyPieces) {
+  for (const int64_t ranks : {1, 2, 3, 5, 8}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) {
+      Communicator comm(group.get(), rank);
+      std::mt19937 shared(7), mine(static_cast<uint32_t>(rank));
+      for (int round = 0; round < 12; ++round) {
+        // The fourth of twelve rounds is wide enough for three rows a piece.
+        const int64_t full_columns = round % 4 == 3 ? 300000 : 1 + shared() % 500;
+        const int64_t rows = round % 4 == 3 ? 7 : static_cast<int64_t>(shared() % 9);
+        std::vector<int64_t> borders = {0, full_columns};
+        for (int64_t i = 1; i < ranks; ++i) borders.push_back(static_cast<int64_t>(shared() % (full_columns + 1)));
+        std::sort(borders.begin(), borders.end());
+        Stall(&mine);
+        GatherAndCompare(&comm, rows, borders);
+      }
+    });
+  }
+}
+
+TEST(GatherColumns, ARowMayBeLongerThanASlot) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    GatherAndCompare(&comm, 2, {0, 1100000, 1100001, 2300000});
+  });
+}
+
+TEST(Broadcast, ReachesEveryRankWhateverItsSize) {
+  const int64_t sizes[] = {0, 1, 7, 8, 1000, kSlotBytes - 9, kSlotBytes - 8, kSlotBytes - 7, 10000019};
+  for (const int64_t ranks : {1, 2, 3, 5}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) {
+      Communicator comm(group.get(), rank);
+      std::mt19937 mine(static_cast<uint32_t>(rank));
+      for (const int64_t size : sizes) {
+        std::vector<std::byte> message(static_cast<size_t>(size));
+        for (size_t i = 0; i < message.size(); ++i) message[i] = static_cast<std::byte>(i * 31 + i / 4099);
+        Stall(&mine);
+        const Result<std::vector<std::byte>> got = comm.Broadcast(
+            rank == 0 ? std::span<const std::byte>(message) : std::span<const std::byte>(), size % 2 == 0);
+        ASSERT_TRUE(got.ok());
+        EXPECT_TRUE(*got == (rank == 0 ? std::vector<std::byte>() : message)) << size;
+      }
+    });
+  }
+}
+
+TEST(Broadcast, PatientRanksWaitForRankZero) {
+  const std::unique_ptr<Group> group = MakeGroup(3, 100000);
+  const std::byte message[] = {std::byte{5}};
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    if (rank == 0) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    const auto got =
+        comm.Broadcast(rank == 0 ? std::span<const std::byte>(message) : std::span<const std::byte>(), true);
+    EXPECT_TRUE(got.ok()) << got.error().message;
+  });
+}
+
+TEST(AnyReport, IsTheUnionOverRanks) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    for (uint32_t round = 0; round < 50; ++round) {
+      const auto shown = [&](int64_t of) { return (round >> of) & 1 ? 1U << of : 0U; };
+      comm.SetReport(shown(rank));
+      ASSERT_TRUE(comm.Barrier().ok());
+      EXPECT_EQ(comm.AnyReport(), shown(0) | shown(1) | shown(2));
+      ASSERT_TRUE(comm.Barrier().ok());
+    }
+  });
+}
+
+TEST(Communicator, CollectivesCountAsProgress) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  RunThreads(2, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    const uint32_t before = comm.tick()->load();
+    ASSERT_TRUE(comm.Barrier().ok());
+    EXPECT_NE(comm.tick()->load(), before);
+    EXPECT_EQ(comm.tick(), &group->progress(rank));
+  });
+}
+
+TEST(CommunicatorProcesses, AllCollectives) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  const std::vector<int> statuses = WaitProcesses(StartProcesses(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    std::mt19937 shared(5), mine(static_cast<uint32_t>(rank));
+    for (int64_t call = 0; call < 400; ++call) {
+      const int64_t size = shared() % 40 == 0 ? 40000 : 1 + shared() % 60;
+      Stall(&mine);
+      ReduceAndCompare<int64_t>(&comm, call, size);
+      ReduceAndCompare<float>(&comm, call, size);
+      ReduceAndCompare<uint32_t>(&comm, call, size);
+    }
+    GatherAndCompare(&comm, 7, {0, 1000, 1000, 300000});
+    const std::vector<std::byte> message(10000019, std::byte{9});
+    const auto got =
+        comm.Broadcast(rank == 0 ? std::span<const std::byte>(message) : std::span<const std::byte>(), true);
+    return got.ok() && (rank == 0 || *got == message);
+  }));
+  EXPECT_EQ(statuses, std::vector<int>(3, 0));
+}
+
+// What three ranks get from `sites` reductions of float sums in one step, with a fault planted.
+std::vector<std::vector<float>> FaultyStep(const Fault& fault, int64_t sites) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  std::vector<std::vector<float>> results(static_cast<size_t>(3 * sites));
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank, fault);
+    std::vector<float> warm_up(3, 1.0F);
+    ASSERT_TRUE(comm.AllReduce(std::span<float>(warm_up)).ok());
+    comm.BeginStep();
+    for (int64_t site = 0; site < sites; ++site) {
+      std::vector<uint32_t> bits(2, 0);
+      ASSERT_TRUE(comm.AllReduce(std::span<uint32_t>(bits)).ok()) << "not a site";
+      std::vector<float> values = Part<float>(rank, site, 200);
+      ASSERT_TRUE(comm.AllReduce(std::span<float>(values)).ok());
+      results[static_cast<size_t>(site * 3 + rank)] = values;
+    }
+  });
+  return results;
+}
+
+TEST(PlantedFaults, ChangeTheirSiteAndNoOther) {
+  for (const FaultKind kind : {FaultKind::kPartialBF16, FaultKind::kLocalScale}) {
+    for (const int64_t site : {0, 2}) {
+      const std::vector<std::vector<float>> results = FaultyStep({kind, 1, site, 0}, 4);
+      for (int64_t at = 0; at < 4; ++at) {
+        for (int64_t rank = 0; rank < 3; ++rank) {
+          const bool right = SameBytes(results[static_cast<size_t>(at * 3 + rank)], Sum<float>(3, at, 200));
+          EXPECT_EQ(right, at != site) << "rank " << rank << ", site " << at;
+        }
+      }
+    }
+  }
+}
+
+TEST(PlantedFaults, RankOrderChangesTheRankThatHasIt) {
+  const std::vector<std::vector<float>> results = FaultyStep({FaultKind::kRankOrder, 1, 0, 0}, 1);
+  for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(SameBytes(results[rank], Sum<float>(3, 0, 200)), rank != 1) << rank;
+}
+
+TEST(Algorithm, HasNames) {
+  EXPECT_STREQ(AlgorithmName(Algorithm::kOneShot), "one-shot");
+  EXPECT_STREQ(AlgorithmName(Algorithm::kTwoShot), "two-shot");
+}
+
+}  // namespace
+}  // namespace trivet::comm

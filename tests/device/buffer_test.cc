@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/buffer.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace trivet::device {
+namespace {
+
+TEST(Buffer, IsZeroedAlignedAndWritable) {
+  for (const int64_t bytes : {int64_t{1}, int64_t{4095}, int64_t{4096}, int64_t{5000000}}) {
+    Result<Buffer> buffer = Buffer::Make(bytes, "test");
+    ASSERT_TRUE(buffer.ok());
+    EXPECT_EQ(buffer->bytes(), bytes);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 4096, 0U);
+    const std::span<const uint8_t> contents = std::as_const(*buffer).As<uint8_t>();
+    EXPECT_EQ(contents.size(), static_cast<size_t>(bytes));
+    EXPECT_TRUE(std::ranges::all_of(contents, [](uint8_t byte) { return byte == 0; }));
+    std::ranges::fill(buffer->As<uint8_t>(), 7);
+    EXPECT_EQ(contents.back(), 7);
+  }
+}
+
+TEST(Buffer, ViewsHoldWholeElementsOnly) {
+  Result<Buffer> buffer = Buffer::Make(23, "test");
+  EXPECT_EQ(buffer->As<int64_t>().size(), 2U);
+  EXPECT_EQ(buffer->As<float>().size(), 5U);
+}
+
+TEST(Buffer, ZeroBytesAreAnEmptyBuffer) {
+  const Result<Buffer> buffer = Buffer::Make(0, "test");
+  ASSERT_TRUE(buffer.ok());
+  EXPECT_EQ(buffer->bytes(), 0);
+  EXPECT_TRUE(buffer->As<float>().empty());
+}
+
+TEST(Buffer, MovesItsMemory) {
+  Buffer first = std::move(Buffer::Make(100, "test")).value();
+  std::byte* memory = first.data();
+  Buffer second = std::move(first);
+  EXPECT_EQ(second.data(), memory);
+  EXPECT_EQ(first.data(), nullptr);  // NOLINT: a moved-from buffer is empty
+  EXPECT_EQ(first.bytes(), 0);
+  Buffer third = std::move(Buffer::Make(200, "test")).value();
+  third = std::move(second);
+  EXPECT_EQ(third.data(), memory);
+  EXPECT_EQ(third.bytes(), 100);
+}
+
+TEST(Buffer, MemoryThatDoesNotExistIsAnErrorThatNamesItsUse) {
+  // Sizes that no machine has, and one that overflowed where it was computed.
+  for (const int64_t bytes :
+       {int64_t{1} << 60, std::numeric_limits<int64_t>::max(), int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
+    const Result<Buffer> buffer = Buffer::Make(bytes, "KV cache");
+    ASSERT_FALSE(buffer.ok()) << bytes;
+    EXPECT_EQ(buffer.error().code, Code::kCapacity);
+    EXPECT_THAT(buffer.error().message, testing::StartsWith("KV cache: expected "));
+  }
+}
+
+}  // namespace
+}  // namespace trivet::device

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference.h"
+#include "tests/kernels/parity.h"
+
+namespace trivet::kernels {
+namespace {
+
+// Heads, and the sequences of a step: first position and token count of each.
+struct Shape {
+  std::vector<int32_t> q_to_kv;
+  int64_t kv_heads = 1;
+  int64_t dim = 16;
+  std::vector<std::pair<int32_t, int32_t>> sequences;  // start, count
+};
+
+// A step over a paged cache. Pages stand in a random order; every number that no query may see is NaN.
+class Problem {
+ public:
+  Problem(Shape shape, std::mt19937_64* random) : shape_(std::move(shape)) {
+    int64_t pages = 3;
+    for (const auto& [start, count] : shape_.sequences) pages += (start + count + kBlockKeys - 1) / kBlockKeys;
+    const std::vector<int32_t> order = Shuffled(pages, random);
+    const int64_t elements = pages * shape_.kv_heads * kBlockKeys * shape_.dim;
+    keys_.assign(static_cast<size_t>(elements), std::numeric_limits<float>::quiet_NaN());
+    values_ = keys_;
+    pages_.assign(order.begin(), order.end());
+    size_t page = 0;
+    for (const auto& [start, count] : shape_.sequences) {
+      const int32_t* first = pages_.data() + page;
+      spans_.push_back({static_cast<int32_t>(tokens_), count, start, 0, first});
+      FillPast(first, start + count, random);
+      page += static_cast<size_t>((start + count + kBlockKeys - 1) / kBlockKeys);
+      tokens_ += count;
+    }
+    q_ = RandomValues(tokens_ * q_stride(), random);
+  }
+
+  Attention::Args Args() {
+    Attention::Args args;
+    args.q = q_.data();
+    args.q_stride = q_stride();
+    args.q_head_stride = 2 * shape_.dim;  // as where a gate stands behind each query
+    args.q_heads = q_heads();
+    args.q_to_kv = shape_.q_to_kv.data();
+    args.cache = cache();
+    args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.dim));
+    args.spans = spans_;
+    args.end = tokens_ * shape_.kv_heads;
+    return args;
+  }
+  KvPages cache() { return {keys_.data(), values_.data(), shape_.kv_heads, shape_.dim}; }
+  Guarded<float> Output() const { return Guarded<float>(tokens_ * q_heads() * shape_.dim, 1); }
+  // Key or value d of a position of sequence `s`.
+  float Key(size_t s, int64_t position, int64_t head, int64_t d) {
+    return keys_[static_cast<size_t>(At(s, position, head) + d * kBlockKeys + position % kBlockKeys)];
+  }
+  float Value(size_t s, int64_t position, int64_t head, int64_t d) {
+    return values_[static_cast<size_t>(At(s, position, head) + position % kBlockKeys * shape_.dim + d)];
+  }
+
+  int64_t tokens() const { return tokens_; }
+  int64_t q_heads() const { return static_cast<int64_t>(shape_.q_to_kv.size()); }
+  int64_t q_stride() const { return q_heads() * 2 * shape_.dim + 3; }
+  const Shape& shape() const { return shape_; }
+  std::vector<TokenSpan>& spans() { return spans_; }
+
+ private:
+  int64_t At(size_t s, int64_t position, int64_t head) {
+    return cache().Offset(spans_[s].pages[position / kBlockKeys], head);
+  }
+  void FillPast(const int32_t* pages, int64_t positions, std::mt19937_64* random) {
+    std::uniform_real_distribution<float> uniform(-2, 2);
+    for (int64_t position = 0; position < positions; ++position) {
+      for (int64_t head = 0; head < shape_.kv_heads; ++head) {
+        const int64_t at = cache().Offset(pages[position / kBlockKeys], head), slot = position % kBlockKeys;
+        for (int64_t d = 0; d < shape_.dim; ++d) {
+          keys_[static_cast<size_t>(at + d * kBlockKeys + slot)] = uniform(*random);
+          values_[static_cast<size_t>(at + slot * shape_.dim + d)] = uniform(*random);
+        }
+      }
+    }
+  }
+
+  Shape shape_;
+  int64_t tokens_ = 0;
+  std::vector<float> keys_, values_, q_;
+  std::vector<int32_t> pages_;
+  std::vector<TokenSpan> spans_;
+};
+
+const std::vector<std::vector<int32_t>>& HeadMaps() {
+  // Group sizes 1, even, uneven (as overlapping cuts give), KV heads that no query uses, more than four queries.
+  static const std::vector<std::vector<int32_t>> maps = {
+      {0}, {0, 0, 1, 1}, {0, 0, 0, 0, 0, 1, 1, 1, 2}, {0, 2, 2, 2}, {0, 0, 0, 0, 0, 0, 0}};
+  return maps;
+}
+
+void RunAll(const KernelRow<Attention>& row, Problem* problem, Outputs* outputs) {
+  Guarded<float> out = problem->Output();
+  Attention::Args args = problem->Args();
+  args.out = out.data();
+  row.run(args);
+  outputs->Take(out);
+}
+
+}  // namespace
+
+void CompareAttention(RowLog* log) {
+  std::mt19937_64 random(21);
+  for (const int64_t dim : {1, 3, 8, 16, 20, 24, 32, 40, 48, 64, 100, 128}) {
+    for (const std::vector<int32_t>& heads : HeadMaps()) {
+      const int64_t kv_heads = heads.back() + 1;
+      Problem problem({heads, kv_heads, dim, {{0, 3}, {62, 4}, {0, 1}, {130, 5}, {63, 1}}}, &random);
+      log->Compare<Attention>("dim " + std::to_string(dim) + ", " + std::to_string(heads.size()) + " heads",
+                              [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
+    }
+  }
+  Problem every({{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
+  log->Compare<Attention>("200 positions", [&](const auto& row, Outputs* outputs) { RunAll(row, &every, outputs); });
+}
+
+void CompareKvWrite(RowLog* log) {
+  std::mt19937_64 random(22);
+  for (const int64_t dim : {1, 7, 16, 33}) {
+    Problem problem({{0, 1, 2}, 3, dim, {{0, 5}, {60, 9}, {128, 1}}}, &random);
+    const int64_t stride = 2 * 3 * dim + 5;
+    const std::vector<float> kv = RandomValues(problem.tokens() * stride, &random);
+    log->Compare<KvWrite>("dim " + std::to_string(dim), [&](const KernelRow<KvWrite>& row, Outputs* outputs) {
+      Guarded<float> keys(9 * 3 * kBlockKeys * dim, 1), values(9 * 3 * kBlockKeys * dim, 1);
+      std::fill_n(keys.data(), keys.size(), -1.0F);
+      std::fill_n(values.data(), values.size(), -1.0F);
+      row.run({kv.data(), stride, {keys.data(), values.data(), 3, dim}, problem.spans(), 0, problem.tokens()});
+      outputs->Take(keys);
+      outputs->Take(values);
+    });
+  }
+}
+
+TEST(AttentionRef, IsSoftmaxAttention) {
+  std::mt19937_64 random(23);
+  Problem problem({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}}, &random);
+  Guarded<float> out = problem.Output();
+  Attention::Args args = problem.Args();
+  args.out = out.data();
+  AttentionRef(args);
+  for (size_t s = 0; s < problem.spans().size(); ++s) {
+    const TokenSpan& span = problem.spans()[s];
+    for (int64_t i = 0; i < span.count * problem.q_heads(); ++i) {
+      const int64_t t = span.token_begin + i / problem.q_heads(), h = i % problem.q_heads();
+      const int64_t kv = problem.shape().q_to_kv[static_cast<size_t>(h)], last = span.start + i / problem.q_heads();
+      std::vector<double> o(24, 0.0);
+      double sum = 0;
+      for (int64_t j = 0; j <= last; ++j) {
+        double score = 0;
+        const float* q = args.q + t * args.q_stride + h * args.q_head_stride;
+        for (int64_t d = 0; d < 24; ++d)
+          score += static_cast<double>(q[d]) * static_cast<double>(problem.Key(s, j, kv, d));
+        const double weight = std::exp(score * static_cast<double>(args.scale));
+        sum += weight;
+        for (size_t d = 0; d < 24; ++d)
+          o[d] += weight * static_cast<double>(problem.Value(s, j, kv, static_cast<int64_t>(d)));
+      }
+      for (size_t d = 0; d < 24; ++d) {
+        EXPECT_NEAR(out[(t * problem.q_heads() + h) * 24 + static_cast<int64_t>(d)], o[d] / sum, 2e-5);
+      }
+    }
+  }
+}
+
+// A query's bytes are the same in a whole prefill, in chunks of any length and alone.
+TEST(Attention, AQuerySeesTheSameBlocksHoweverItArrives) {
+  std::mt19937_64 random(24);
+  for (const int64_t dim : {16, 20, 64}) {
+    constexpr int32_t kTokens = 150;
+    Problem problem({{0, 0, 0, 0, 0, 1}, 2, dim, {{0, kTokens}}}, &random);
+    const TokenSpan whole_span = problem.spans()[0];
+    for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
+      Outputs whole;
+      RunAll(row, &problem, &whole);
+      for (const int32_t chunk : {1, 7, 64, 100}) {
+        Guarded<float> out = problem.Output();
+        for (int32_t start = 0; start < kTokens; start += chunk) {
+          const TokenSpan span{0, std::min(chunk, kTokens - start), start, 0, whole_span.pages};
+          Attention::Args args = problem.Args();
+          args.q += start * args.q_stride;
+          args.out = out.data() + start * args.q_heads * dim;
+          args.spans = std::span(&span, 1);
+          args.end = span.count * 2;
+          row.run(args);
+        }
+        Outputs chunked;
+        chunked.Take(out);
+        EXPECT_EQ(whole.bytes(), chunked.bytes()) << row.name << ", dim " << dim << ", chunk " << chunk;
+      }
+    }
+  }
+}
+
+TEST(Attention, ItemRangesTogetherGiveTheWhole) {
+  std::mt19937_64 random(25);
+  Problem problem({{0, 0, 0, 1, 2, 2}, 3, 32, {{0, 4}, {70, 3}}}, &random);
+  for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
+    Outputs whole, cut;
+    RunAll(row, &problem, &whole);
+    Guarded<float> out = problem.Output();
+    for (int64_t item = 0; item < problem.tokens() * 3; ++item) {
+      Attention::Args args = problem.Args();
+      args.out = out.data();
+      args.begin = item;
+      args.end = item + 1;
+      row.run(args);
+    }
+    cut.Take(out);
+    EXPECT_EQ(whole.bytes(), cut.bytes()) << row.name;
+  }
+}
+
+// A head's bytes do not depend on which heads share its rank: uneven groups equal one head at a time.
+TEST(Attention, AHeadsBytesDoNotDependOnItsNeighbours) {
+  std::mt19937_64 random(26);
+  Problem problem({{0, 0, 0, 0, 0, 0, 0}, 1, 48, {{100, 3}}}, &random);
+  for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
+    Guarded<float> together = problem.Output();
+    Attention::Args args = problem.Args();
+    args.out = together.data();
+    row.run(args);
+    for (int64_t h = 0; h < 7; ++h) {
+      std::vector<float> alone(3 * 48);
+      Attention::Args one = problem.Args();
+      one.q += h * one.q_head_stride;
+      one.q_heads = 1;
+      one.out = alone.data();
+      row.run(one);
+      for (int64_t t = 0; t < 3; ++t) {
+        EXPECT_EQ(std::memcmp(alone.data() + t * 48, together.data() + (t * 7 + h) * 48, 48 * sizeof(float)), 0)
+            << row.name << ", head " << h;
+      }
+    }
+  }
+}
+
+TEST(Attention, LargeScoresStayFinite) {
+  std::mt19937_64 random(27);
+  Problem problem({{0}, 1, 16, {{0, 130}}}, &random);
+  RowLog log;
+  log.Compare<Attention>("large scores", [&](const KernelRow<Attention>& row, Outputs* outputs) {
+    Guarded<float> out = problem.Output();
+    Attention::Args args = problem.Args();
+    args.scale = 1e4F;
+    args.out = out.data();
+    row.run(args);
+    for (const float value : out.span()) ASSERT_TRUE(std::isfinite(value)) << row.name;
+    outputs->Take(out);
+  });
+}
+
+TEST(KvWrite, PutsEachTokenInItsPlaceAndNothingElse) {
+  std::mt19937_64 random(28);
+  constexpr int64_t kDim = 5, kHeads = 2, kStride = 2 * kHeads * kDim + 1;
+  Problem problem({{0, 1}, kHeads, kDim, {{0, 3}, {62, 5}}}, &random);
+  const std::vector<float> kv = RandomValues(problem.tokens() * kStride, &random);
+  const KvPages cache = problem.cache();
+  const int64_t elements = 6 * kHeads * kBlockKeys * kDim;
+  std::fill_n(cache.keys, elements, -9.0F);
+  std::fill_n(cache.values, elements, -9.0F);
+  KvWriteRef({kv.data(), kStride, cache, problem.spans(), 1, problem.tokens()});
+  int64_t written = 0;
+  for (size_t s = 0; s < 2; ++s) {
+    const TokenSpan& span = problem.spans()[s];
+    for (int64_t i = s == 0 ? 1 : 0; i < span.count; ++i) {
+      for (int64_t h = 0; h < kHeads; ++h) {
+        for (int64_t d = 0; d < kDim; ++d, written += 2) {
+          const auto at = static_cast<size_t>((span.token_begin + i) * kStride + h * kDim + d);
+          EXPECT_EQ(problem.Key(s, span.start + i, h, d), kv[at]);
+          EXPECT_EQ(problem.Value(s, span.start + i, h, d), kv[at + kHeads * kDim]);
+        }
+      }
+    }
+  }
+  const auto changed = [](const float* from, int64_t count) {
+    return std::count_if(from, from + count, [](float value) { return value != -9.0F; });
+  };
+  EXPECT_EQ(changed(cache.keys, elements) + changed(cache.values, elements), written);
+}
+
+TEST(SpanOf, FindsTheSpanOfEveryRowAndSkipsEmptyOnes) {
+  const TokenSpan spans[] = {
+      {0, 2, 0, 0, nullptr}, {2, 0, 0, 1, nullptr}, {2, 3, 0, 2, nullptr}, {5, 1, 0, 3, nullptr}};
+  const int32_t expected[] = {0, 0, 2, 2, 2, 3};
+  for (int64_t t = 0; t < 6; ++t) EXPECT_EQ(SpanOf(spans, t).state_slot, expected[t]);
+}
+
+}  // namespace trivet::kernels

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/registry.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace trivet::kernels {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+// A family with rows for two made-up targets.
+struct Fake {
+  struct Args {};
+  static constexpr std::string_view kName = "fake";
+  static std::span<const KernelRow<Fake>> Rows() {
+    static constexpr KernelRow<Fake> kRows[] = {
+        {"fake/wide2", 1, nullptr}, {"fake/e2", 2, nullptr}, {"fake/ref", 0, nullptr}};
+    return kRows;
+  }
+};
+
+std::string Chosen(int64_t targets, std::string_view name) {
+  const KernelRow<Fake>* row = Select<Fake>(targets, name);
+  return row == nullptr ? "none" : std::string(row->name);
+}
+
+TEST(Select, TakesTheFirstRowTheMachineRuns) {
+  EXPECT_EQ(Chosen(3, ""), "fake/wide2");
+  EXPECT_EQ(Chosen(2, ""), "fake/e2");
+  EXPECT_EQ(Chosen(0, ""), "fake/ref");
+}
+
+TEST(Select, ANameIsWhole) {
+  EXPECT_EQ(Chosen(3, "e2"), "fake/e2") << "not the first name that ends in these letters";
+  EXPECT_EQ(Chosen(3, "2"), "none");
+  EXPECT_EQ(Chosen(3, "ref"), "fake/ref");
+  EXPECT_EQ(Chosen(2, "wide2"), "none") << "the machine lacks its target";
+  EXPECT_EQ(Chosen(3, "fake/e2"), "fake/e2");
+}
+
+TEST(SelectKernels, DefaultsToTheFirstRunnableRowOfEveryFamily) {
+  const Result<Kernels> chosen = SelectKernels({});
+  ASSERT_TRUE(chosen.ok());
+  const std::vector<std::string> names = chosen->Names();
+  const std::vector<std::vector<std::string>> runnable = RunnableRows();
+  ASSERT_EQ(names.size(), runnable.size());
+  for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], runnable[i].front());
+}
+
+TEST(SelectKernels, EveryFamilyHasAReferenceRowThatStandsLast) {
+  std::set<std::string> families;
+  for (const std::vector<std::string>& rows : RunnableRows()) {
+    ASSERT_FALSE(rows.empty());
+    EXPECT_THAT(rows.back(), EndsWith("/ref"));
+    families.insert(rows.back());
+  }
+  EXPECT_EQ(families.size(), RunnableRows().size());
+}
+
+TEST(SelectKernels, ANameChoosesThatRowWhereThereIsOne) {
+  const Result<Kernels> chosen = SelectKernels({"ref", {}});
+  ASSERT_TRUE(chosen.ok());
+  for (const std::string& name : chosen->Names()) EXPECT_THAT(name, EndsWith("/ref"));
+  const std::vector<std::string> gemm_rows = RunnableRows()[4];
+  for (const std::string& row : gemm_rows) {
+    const std::string name = row.substr(row.find('/') + 1);
+    const Result<Kernels> by_name = SelectKernels({name, {}});
+    ASSERT_TRUE(by_name.ok()) << name;
+    EXPECT_EQ(by_name->gemm->name, row);
+    EXPECT_EQ(by_name->route->name, "route/ref");
+  }
+}
+
+TEST(SelectKernels, ForceWinsForItsFamily) {
+  const Result<Kernels> chosen = SelectKernels({"", {{"gemm", "gemm/ref"}}});
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(chosen->gemm->name, "gemm/ref");
+  EXPECT_EQ(chosen->attention->name, RunnableRows()[7].front());
+  const Result<Kernels> against = SelectKernels({"ref", {{"attention", RunnableRows()[7].front()}}});
+  ASSERT_TRUE(against.ok());
+  EXPECT_EQ(against->attention->name, RunnableRows()[7].front());
+  EXPECT_EQ(against->gemm->name, "gemm/ref");
+}
+
+TEST(SelectKernels, NamesThatExistNowhereAreUsageErrors) {
+  const std::pair<KernelOptions, const char*> cases[] = {
+      {{"avx9", {}}, "\"avx9\""},
+      {{"f", {}}, "\"f\""},
+      {{"gemm/ref ", {}}, "\"gemm/ref \""},
+      {{"", {{"gemm", "gemm/avx9"}}}, "\"gemm=gemm/avx9\""},
+      {{"", {{"gemm", "ref"}}}, "\"gemm=ref\""},
+      {{"", {{"gemm", ""}}}, "\"gemm=\""},
+      {{"", {{"gemm", "attention/ref"}}}, "\"gemm=attention/ref\""},
+      {{"", {{"gem", "gemm/ref"}}}, "\"gem=gemm/ref\""},
+      {{"", {{"attention", "attention/ref"}, {"zzz", "gemm/ref"}}}, "\"zzz=gemm/ref\""},
+  };
+  for (const auto& [options, found] : cases) {
+    const Result<Kernels> chosen = SelectKernels(options);
+    ASSERT_FALSE(chosen.ok()) << found;
+    EXPECT_EQ(chosen.error().code, Code::kUsage);
+    EXPECT_THAT(chosen.error().message, AllOf(HasSubstr(std::string("found ") + found), HasSubstr("gemm/ref")));
+  }
+}
+
+}  // namespace
+}  // namespace trivet::kernels

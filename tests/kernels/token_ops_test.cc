@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/token_ops.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "kernels/reference.h"
+#include "tests/kernels/packed.h"
+
+namespace trivet::kernels {
+
+void CompareEmbed(RowLog* log) {
+  std::mt19937_64 random(71);
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kF32}) {
+    for (const int64_t hidden : {1, 17, 64}) {
+      const Packed table({format, 40, hidden, 64}, &random);
+      const int32_t tokens[] = {0, 99, 100, 131, 132, 138, 139, 500};
+      log->Compare<Embed>("hidden " + std::to_string(hidden), [&](const KernelRow<Embed>& row, Outputs* outputs) {
+        Guarded<float> x(8 * hidden, 1);
+        row.run({&table.matrix(), 100, 39, tokens, x.data(), 0, 3});
+        row.run({&table.matrix(), 100, 39, tokens, x.data(), 3, 8});
+        outputs->Take(x);
+      });
+    }
+  }
+}
+
+void CompareRope(RowLog* log) {
+  std::mt19937_64 random(72);
+  for (const int64_t half : {1, 8, 13, 32}) {
+    const int64_t head_stride = 2 * half + 3, stride = 3 * head_stride + 1;
+    const std::vector<float> x = RandomValues(4 * stride, &random), cos = RandomValues(4 * half, &random),
+                             sin = RandomValues(4 * half, &random);
+    log->Compare<Rope>("half " + std::to_string(half), [&](const KernelRow<Rope>& row, Outputs* outputs) {
+      Guarded<float> y(4 * stride, 1);
+      std::copy(x.begin(), x.end(), y.data());
+      row.run({y.data(), stride, head_stride, 3, half, cos.data(), sin.data(), 1, 4});
+      outputs->Take(y);
+    });
+  }
+}
+
+void CompareRoute(RowLog* log) {
+  std::mt19937_64 random(73);
+  for (const int64_t experts : {1, 5, 32, 131}) {
+    const int64_t top_k = std::min<int64_t>(experts, 8);
+    std::vector<float> logits = RandomValues(9 * (experts + 2), &random, 3);
+    for (float& logit : logits) logit = std::round(logit);  // many ties
+    log->Compare<Route>("experts " + std::to_string(experts), [&](const KernelRow<Route>& row, Outputs* outputs) {
+      Guarded<int32_t> chosen(9 * top_k, 1);
+      Guarded<float> weights(9 * top_k, 1);
+      row.run({logits.data(), experts + 2, experts, top_k, chosen.data(), weights.data(), 0, 9});
+      outputs->Take(chosen);
+      outputs->Take(weights);
+    });
+  }
+}
+
+void CompareAddSums(RowLog* log) {
+  std::mt19937_64 random(74);
+  for (const int64_t count : {1, 63, 1000}) {
+    std::vector<int64_t> fixed(static_cast<size_t>(count));
+    for (int64_t& sum : fixed) sum = static_cast<int64_t>(random()) >> (random() % 40);
+    const std::vector<float> x = RandomValues(count, &random), fast = RandomValues(count, &random);
+    for (const bool exact : {true, false}) {
+      log->Compare<AddSums>(std::to_string(count), [&](const KernelRow<AddSums>& row, Outputs* outputs) {
+        Guarded<float> y(count, 1);
+        std::copy(x.begin(), x.end(), y.data());
+        row.run({y.data(), exact ? fixed.data() : nullptr, exact ? nullptr : fast.data(), 0, count / 2});
+        row.run({y.data(), exact ? fixed.data() : nullptr, exact ? nullptr : fast.data(), count / 2, count});
+        outputs->Take(y);
+      });
+    }
+  }
+}
+
+// The property that makes the vocabulary's cut invisible: one rank writes a token's row, the others write zeros.
+TEST(Embed, ExactlyOneRankWritesEachToken) {
+  std::mt19937_64 random(75);
+  constexpr int64_t kVocab = 70, kHidden = 5;
+  const Packed whole({WeightFormat::kBF16, kVocab, kHidden, 64}, &random);
+  std::vector<int32_t> tokens(kVocab);
+  std::iota(tokens.begin(), tokens.end(), 0);
+  std::vector<float> expected(kVocab * kHidden);
+  EmbedRef({&whole.matrix(), 0, kVocab, tokens.data(), expected.data(), 0, kVocab});
+  EXPECT_EQ(expected, whole.values());
+
+  std::vector<uint32_t> sum(expected.size(), 0);
+  for (const auto& [begin, end] : {std::pair{0, 33}, {33, 34}, {34, 70}}) {
+    std::vector<float> values(whole.values().begin() + begin * kHidden, whole.values().begin() + end * kHidden);
+    values.resize(values.size() + 3 * kHidden, 77.0F);  // pad rows that no token may read
+    const Packed part({WeightFormat::kBF16, end - begin + 3, kHidden, 64}, std::move(values));
+    std::vector<float> x(expected.size());
+    EmbedRef({&part.matrix(), begin, end - begin, tokens.data(), x.data(), 0, kVocab});
+    for (size_t i = 0; i < x.size(); ++i) sum[i] += std::bit_cast<uint32_t>(x[i]);
+  }
+  EXPECT_EQ(std::memcmp(sum.data(), expected.data(), sum.size() * 4), 0);
+}
+
+TEST(Rope, RotatesPairsOfTheFirstChannelsOnly) {
+  // One token, two heads of five channels, two pairs.
+  float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const float cos[] = {0.0F, 0.6F}, sin[] = {1.0F, 0.8F};
+  RopeRef({x, 11, 5, 2, 2, cos, sin, 0, 1});
+  const float expected[] = {
+      -3, 2 * 0.6F - 4 * 0.8F, 1, 4 * 0.6F + 2 * 0.8F, 5, -8, 7 * 0.6F - 9 * 0.8F, 6, 9 * 0.6F + 7 * 0.8F, 10, 11};
+  for (size_t i = 0; i < std::size(x); ++i) EXPECT_EQ(x[i], expected[i]) << i;
+}
+
+TEST(Route, TiesGoToTheLowerExpertAndWeightsSumToOne) {
+  const float logits[] = {1, 3, 2, 3, -5, 3, 2};
+  int32_t experts[4];
+  float weights[4];
+  RouteRef({logits, 7, 7, 4, experts, weights, 0, 1});
+  EXPECT_EQ(std::vector(experts, experts + 4), (std::vector<int32_t>{1, 3, 5, 2}));
+  const double rest = std::exp(-1.0), sum = 3 + rest;
+  for (int i = 0; i < 3; ++i) EXPECT_NEAR(weights[i], 1 / sum, 1e-7);
+  EXPECT_NEAR(weights[3], rest / sum, 1e-7);
+}
+
+TEST(Route, EqualsASortForRandomLogits) {
+  std::mt19937_64 random(76);
+  for (int round = 0; round < 300; ++round) {
+    const int64_t total = 1 + static_cast<int64_t>(random() % 40);
+    const int64_t top_k = 1 + static_cast<int64_t>(random() % static_cast<uint64_t>(total));
+    std::vector<float> logits = RandomValues(total, &random, 4);
+    for (float& logit : logits) logit = std::round(logit);
+    std::vector<int32_t> order(static_cast<size_t>(total)), experts(static_cast<size_t>(top_k));
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+      return logits[static_cast<size_t>(a)] > logits[static_cast<size_t>(b)];
+    });
+    std::vector<float> weights(experts.size());
+    RouteRef({logits.data(), total, total, top_k, experts.data(), weights.data(), 0, 1});
+    order.resize(experts.size());
+    ASSERT_EQ(experts, order);
+    ASSERT_NEAR(std::accumulate(weights.begin(), weights.end(), 0.0), 1.0, 1e-5);
+  }
+}
+
+TEST(Route, NonFiniteLogitsStillNameDistinctExperts) {
+  constexpr float kNaN = std::numeric_limits<float>::quiet_NaN(), kInf = std::numeric_limits<float>::infinity();
+  for (const std::vector<float>& logits : {std::vector<float>{kNaN, kNaN, kNaN, kNaN}, {1, kNaN, kInf, -kInf}}) {
+    int32_t experts[3];
+    float weights[3];
+    RouteRef({logits.data(), 4, 4, 3, experts, weights, 0, 1});
+    EXPECT_EQ(std::set<int32_t>(experts, experts + 3).size(), 3U);
+    for (const int32_t expert : experts) EXPECT_TRUE(expert >= 0 && expert < 4);
+  }
+}
+
+TEST(AddSums, AddsTheValueOfTheGridSum) {
+  float x[] = {1.0F, -2.0F};
+  const int64_t fixed[] = {int64_t{1} << 29, -(int64_t{3} << 30)};
+  AddSumsRef({x, fixed, nullptr, 0, 2});
+  EXPECT_EQ(x[0], 1.5F);
+  EXPECT_EQ(x[1], -5.0F);
+  const float fast[] = {0.25F, 1.0F};
+  AddSumsRef({x, nullptr, fast, 1, 2});
+  EXPECT_EQ(x[0], 1.5F);
+  EXPECT_EQ(x[1], -4.0F);
+}
+
+}  // namespace trivet::kernels

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "tests/model/rank_fixture.h"
+
+namespace trivet::model {
+namespace {
+
+constexpr int64_t kTokens = 9;
+
+void AddExperts(const RankFixture& rank, const std::vector<float>& x, const Sums& sums) {
+  MoeLayer(rank.runtime(), rank.weights().layers[0].moe, x, sums);
+}
+
+// Also with one of the two kinds of experts on every rank, which must then count once.
+TEST(MoeLayer, PartsOfRanksAddUp) {
+  const std::vector<float> x = Activations(kTokens, SmallGeometry().hidden);
+  for (const char* axis : {"experts", "shared"}) {
+    ExpectPartsAddUp(SmallGeometry(), axis, kTokens,
+                     [&](const RankFixture& rank, const Sums& sums) { AddExperts(rank, x, sums); });
+  }
+}
+
+TEST(MoeLayer, WithoutASharedExpert) {
+  plan::Geometry geometry = SmallGeometry();
+  geometry.moe.shared_width = 0;
+  const std::vector<float> x = Activations(kTokens, geometry.hidden);
+  const RankFixture whole(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
+  EXPECT_EQ(whole.weights().layers[0].moe.router.n, geometry.moe.experts);
+  const Sums sums = whole.runtime().NewSums(kTokens);
+  AddExperts(whole, x, sums);
+  int64_t any = 0;
+  for (const int64_t value : sums.fixed) any |= value;
+  EXPECT_NE(any, 0);
+}
+
+// With everything replicated nothing is reduced, so every rank computes the whole.
+TEST(MoeLayer, AllReplicatedIsTheWholeEverywhere) {
+  const plan::Geometry geometry = SmallGeometry();
+  const std::vector<float> x = Activations(kTokens, geometry.hidden);
+  plan::LayoutOptions options;
+  options.ranks = 3;
+  options.cuts = {{"experts", "replicate"}, {"shared", "replicate"}};
+  const Result<plan::Layout> layout = plan::MakeLayout(geometry, options);
+  ASSERT_TRUE(layout.ok());
+  std::vector<int64_t> first;
+  for (int64_t r = 0; r < 3; ++r) {
+    const RankFixture rank(geometry, *layout, {.rank = r, .tokens = kTokens});
+    const Sums sums = rank.runtime().NewSums(kTokens);
+    AddExperts(rank, x, sums);
+    if (r == 0) first.assign(sums.fixed.begin(), sums.fixed.end());
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), sums.fixed.begin())) << "rank " << r;
+  }
+}
+
+}  // namespace
+}  // namespace trivet::model

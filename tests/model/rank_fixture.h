@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// One rank of a made-up model in memory, for tests of single layers: no checkpoint and no peers.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/hash.h"
+#include "kernels/weight_format.h"
+#include "model/layers.h"
+#include "model/model.h"
+#include "plan/families.h"
+#include "plan/shard_map.h"
+#include "quant/convert.h"
+
+namespace trivet::model {
+
+/// A geometry with one attention layer, one delta-net layer, experts and a shared expert.
+inline plan::Geometry SmallGeometry() {
+  plan::Geometry geometry;
+  geometry.family = "qwen3_5_moe";
+  geometry.hidden = 48;
+  geometry.vocab = 70;
+  geometry.max_positions = 128;
+  geometry.norm_eps = 1e-6;
+  geometry.norm_offset = 1;
+  geometry.tied_head = false;
+  geometry.layers = {{plan::Mixer::kDeltaNet, plan::ChannelMixer::kMoe}, {plan::Mixer::kAttention, plan::ChannelMixer::kMoe}};
+  geometry.attention = {4, 2, 16, 8, 10000, true, true};
+  geometry.delta_net = {2, 4, 16, 16, 4};
+  geometry.moe = {5, 2, 48, 32};
+  return geometry;
+}
+
+/// The same with a plain MLP in every layer.
+inline plan::Geometry SmallDenseGeometry() {
+  plan::Geometry geometry = SmallGeometry();
+  for (plan::LayerGeometry& layer : geometry.layers) layer.channel_mixer = plan::ChannelMixer::kMlp;
+  geometry.moe = {};
+  geometry.mlp_width = 80;
+  return geometry;
+}
+
+/// The value of one element of a source tensor: a function of its place, so that every layout has the same model.
+inline float SourceValue(const std::string& source, int64_t row, int64_t col) {
+  const std::string place = source + '/' + std::to_string(row) + '/' + std::to_string(col);
+  const uint64_t hash = Hash64(std::as_bytes(std::span(place)));
+  const float value = static_cast<float>(static_cast<int32_t>(hash >> 32)) * 0x1p-33F;  // -0.25 to 0.25
+  return quant::FromBF16(quant::ToBF16(value));
+}
+
+/// Which rank a fixture is, and what it has.
+struct FixtureOptions {
+  int64_t rank = 0;
+  int64_t tokens = 1;   // the longest step
+  bool alone = false;   // in a group of one, where collectives leave the rank's part as it is; else they must not be called
+  bool zeros = false;   // all weights are zero
+};
+
+/// Everything that one rank needs to run layers. Not movable: the runtime refers to its parts.
+class RankFixture {
+ public:
+  RankFixture(plan::Geometry geometry, plan::Layout layout, const FixtureOptions& options)
+      : geometry_(std::move(geometry)),
+        layout_(std::move(layout)),
+        shard_(layout_.shards[static_cast<size_t>(options.rank)]),
+        group_(std::move(comm::Group::Make({.ranks = options.alone ? 1 : layout_.ranks})).value()),
+        comm_(group_.get(), options.alone ? 0 : options.rank),
+        workspace_(std::move(device::Buffer::Make(
+                                 Model::WorkspaceBytes(geometry_, shard_, options.tokens, options.tokens), "scratch"))
+                       .value()),
+        caches_(std::move(cache::Caches::Make(geometry_, shard_, {8, 2})).value()),
+        kernels_(std::move(kernels::SelectKernels({})).value()),
+        runtime_{geometry_, layout_,    shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
+                 workspace_, caches_, &sites_, &flags_},
+        weights_(Weights::Bind(geometry_, shard_, Load(options))) {}
+  RankFixture(const RankFixture&) = delete;
+  RankFixture& operator=(const RankFixture&) = delete;
+
+  const Runtime& runtime() const { return runtime_; }
+  const Weights& weights() const { return weights_; }
+  Weights TakeWeights() { return std::move(weights_); }
+  comm::Group& group() { return *group_; }
+
+ private:
+  LoadedTensors Load(const FixtureOptions& options) const {
+    LoadedTensors tensors;
+    for (const plan::LocalTensor& local : plan::MakeShardMap(geometry_, layout_, options.rank, {"model.", true}).tensors) {
+      LoadedTensor& tensor = tensors[local.name];
+      tensor.role = local.role;
+      tensor.rows = local.rows;
+      tensor.cols = local.cols;
+      tensor.leaf = local.leaf;
+      const bool vector = local.role == plan::Role::kVector;
+      const Matrix matrix{tensor.format, local.rows, local.cols, local.leaf, nullptr};
+      const int64_t bytes = vector ? local.rows * local.cols * 4 : matrix.bytes();
+      tensor.buffer = std::move(device::Buffer::Make(bytes, local.name)).value();
+      for (const plan::Slice& slice : local.slices) {
+        if (!options.zeros) Fill(slice, vector, &tensor);
+      }
+    }
+    return tensors;
+  }
+
+  static void Fill(const plan::Slice& slice, bool vector, LoadedTensor* tensor) {
+    const Matrix matrix{tensor->format, tensor->rows, tensor->cols, tensor->leaf, tensor->buffer.data()};
+    for (int64_t row = 0; row < slice.rows; ++row) {
+      for (int64_t col = 0; col < slice.cols; ++col) {
+        const float value = SourceValue(slice.source, slice.src_row + row, slice.src_col + col);
+        const int64_t to_row = slice.dst_row + row, to_col = slice.dst_col + col;
+        if (vector) {
+          tensor->buffer.As<float>()[static_cast<size_t>(to_row * tensor->cols + to_col)] = value;
+          continue;
+        }
+        const uint16_t half = quant::ToBF16(value);
+        std::byte* tile = tensor->buffer.data() + to_row / kernels::kTileRows * matrix.tile_bytes();
+        kernels::FormatRow(tensor->format)
+            .store(reinterpret_cast<const std::byte*>(&half), 1, tile, to_row % kernels::kTileRows, to_col);
+      }
+    }
+  }
+
+  const plan::Geometry geometry_;
+  const plan::Layout layout_;
+  const plan::RankShard& shard_;
+  std::unique_ptr<comm::Group> group_;
+  comm::Communicator comm_;
+  ThreadPool pool_{1};
+  device::Workspace workspace_;
+  cache::Caches caches_;
+  const kernels::Kernels kernels_;
+  record::SiteLog sites_;
+  std::atomic<uint32_t> flags_{0};
+  const Runtime runtime_;
+  Weights weights_;
+};
+
+/// The layout of `geometry` over `ranks` ranks with one axis cut as named; which must be legal.
+inline plan::Layout MakeLayout(const plan::Geometry& geometry, int64_t ranks, const std::string& axis = "",
+                               const std::string& cut = "") {
+  plan::LayoutOptions options;
+  options.ranks = ranks;
+  if (!axis.empty()) options.cuts[axis] = cut;
+  Result<plan::Layout> layout = plan::MakeLayout(geometry, options);
+  CHECK_MSG(layout.ok(), layout.error().message);
+  return std::move(layout).value();
+}
+
+/// One sequence of `tokens` tokens in page order, and its view.
+struct OneSequence {
+  explicit OneSequence(int64_t tokens) {
+    for (int64_t i = 0; i < tokens; ++i) {
+      ids.push_back(static_cast<TokenId>((i * 37 + 11) % 70));
+      rows.push_back(static_cast<int32_t>(i));
+    }
+    spans.push_back({0, static_cast<int32_t>(tokens), 0, 0, pages.data()});
+  }
+  OneSequence(const OneSequence&) = delete;
+  OneSequence& operator=(const OneSequence&) = delete;
+
+  StepView view() const { return {ids, spans, rows}; }
+
+  std::vector<TokenId> ids;
+  std::vector<int32_t> rows;
+  std::vector<int32_t> pages = {0, 1, 2, 3};
+  std::vector<kernels::TokenSpan> spans;
+};
+
+/// Activations [tokens, hidden], a function of their place.
+inline std::vector<float> Activations(int64_t tokens, int64_t hidden) {
+  std::vector<float> x;
+  for (int64_t i = 0; i < tokens * hidden; ++i) x.push_back(4 * SourceValue("x", i, 0));
+  return x;
+}
+
+/// Checks that what the ranks contribute to a layer's sums adds up to what one rank has, for every cut of `axis`.
+///   layer  layer(fixture, sums) adds one rank's part
+template <class Layer>
+void ExpectPartsAddUp(const plan::Geometry& geometry, const std::string& axis, int64_t tokens, const Layer& layer) {
+  const auto sums_of = [&](const plan::Layout& layout, int64_t rank) {
+    RankFixture fixture(geometry, layout, {.rank = rank, .tokens = tokens});
+    const Sums sums = fixture.runtime().NewSums(tokens);
+    layer(fixture, sums);
+    return std::vector<int64_t>(sums.fixed.begin(), sums.fixed.end());
+  };
+  const std::vector<int64_t> whole = sums_of(MakeLayout(geometry, 1), 0);
+  EXPECT_NE(whole, std::vector<int64_t>(whole.size())) << "a layer that adds nothing proves nothing";
+  for (const int64_t ranks : {2, 3, 5}) {
+    for (const std::string& cut : plan::LegalCuts(geometry, axis, ranks)) {
+      const plan::Layout layout = MakeLayout(geometry, ranks, axis, cut);
+      std::vector<int64_t> total(whole.size());
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const std::vector<int64_t> part = sums_of(layout, rank);
+        for (size_t i = 0; i < total.size(); ++i) total[i] += part[i];
+        // Replicated parts are not added up: every rank has the whole.
+        if (cut == "replicate" && axis != "experts" && axis != "shared") total = part;
+      }
+      EXPECT_EQ(total, whole) << ranks << " ranks, " << axis << '=' << cut;
+    }
+  }
+}
+
+}  // namespace trivet::model

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/runtime.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/model/rank_fixture.h"
+
+namespace trivet::model {
+namespace {
+
+const plan::Geometry& Small() {
+  static const plan::Geometry geometry = SmallGeometry();
+  return geometry;
+}
+
+TEST(Runtime, ParallelCoversEveryItemOnce) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {});
+  for (const int64_t count : {0, 1, 7, 1000}) {
+    for (const int64_t work : {int64_t{0}, int64_t{1} << 20, int64_t{1} << 40}) {
+      std::vector<int> seen(static_cast<size_t>(count));
+      rank.runtime().Parallel(count, work, [&](int64_t begin, int64_t end) {
+        for (int64_t i = begin; i < end; ++i) ++seen[static_cast<size_t>(i)];
+      });
+      EXPECT_EQ(seen, std::vector<int>(static_cast<size_t>(count), 1));
+    }
+  }
+}
+
+// A rank that computes for long must show progress in time, or the others take it for hung.
+TEST(Runtime, LongWorkShowsProgress) {
+  RankFixture rank(Small(), MakeLayout(Small(), 1), {});
+  const auto signs = [&](int64_t work) {
+    const uint32_t before = rank.group().progress(0).load();
+    rank.runtime().Parallel(100000, work, [](int64_t, int64_t) {});
+    return rank.group().progress(0).load() - before;
+  };
+  EXPECT_EQ(signs(1), 1U);
+  // The slowest row computes about 2^27.5 multiply-adds a second.
+  EXPECT_GE(signs(int64_t{1} << 40), uint32_t{1} << 13);
+}
+
+TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+  const Sums sums = rank.runtime().NewSums(2);
+  ASSERT_EQ(sums.fixed.size(), static_cast<size_t>(2 * Small().hidden));
+  EXPECT_TRUE(sums.fast.empty());
+  std::vector<float> x(sums.fixed.size(), 1.0F);
+  for (size_t i = 0; i < x.size(); ++i) {
+    ASSERT_EQ(sums.fixed[i], 0);
+    sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
+  }
+  ASSERT_TRUE(rank.runtime().AddResidual("attn", 3, true, sums, x).ok());
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
+  ASSERT_EQ(rank.runtime().sites->digests().size(), 1U);
+  EXPECT_EQ(rank.runtime().sites->digests()[0],
+            (record::SiteDigest{"attn", 3, Hash64(std::as_bytes(std::span(x)))}));
+}
+
+TEST(Runtime, MultiplyReadsRowsByMap) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 4});
+  const Matrix& router = rank.weights().layers[0].moe.router;
+  const std::vector<float> x = Activations(4, Small().hidden);
+  const auto columns = static_cast<size_t>(router.n);
+  std::vector<float> all(4 * columns), picked(2 * columns);
+  rank.runtime().Multiply(x, 4, router, all);
+  const std::vector<int32_t> rows = {3, 1};
+  rank.runtime().MultiplyRows(x, 2, router, rows.data(), picked);
+  EXPECT_TRUE(std::equal(picked.begin(), picked.begin() + router.n, all.begin() + 3 * router.n));
+  EXPECT_TRUE(std::equal(picked.begin() + router.n, picked.end(), all.begin() + router.n));
+}
+
+TEST(Runtime, NormIsRowByRow) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {});
+  const std::vector<float> x = Activations(3, Small().hidden);
+  std::vector<float> all(x.size()), one(static_cast<size_t>(Small().hidden));
+  rank.runtime().Norm(x, rank.weights().final_norm, all);
+  rank.runtime().Norm(std::span(x).last(one.size()), rank.weights().final_norm, one);
+  EXPECT_TRUE(std::equal(one.begin(), one.end(), all.end() - Small().hidden));
+}
+
+}  // namespace
+}  // namespace trivet::model
