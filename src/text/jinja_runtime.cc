@@ -58,12 +58,13 @@ Result<Arguments> Bind(const Native& native, CallArguments given) {
                                  parameters.size(), given.positional.size()));
     }
   }
-  for (auto& [name, value] : given.keywords) {
+  for (auto& keyword : given.keywords) {
+    const std::string& name = keyword.first;
     const auto found = std::find_if(parameters.begin(), parameters.end(), [&](const Parameter& parameter) {
       return !parameter.positional_only && parameter.name == name;
     });
     if (found == parameters.end() && signature.more_keywords) {
-      rest.keywords.emplace_back(name, std::move(value));
+      rest.keywords.emplace_back(name, std::move(keyword.second));
       continue;
     }
     std::optional<Value>* slot =
@@ -72,7 +73,7 @@ Result<Arguments> Bind(const Native& native, CallArguments given) {
       return Invalid(fmt::format("{}: expected {} argument \"{}\", found {}; correct the call", native.name,
                                  slot == nullptr ? "no" : "one", Quote(name), slot == nullptr ? "one" : "two"));
     }
-    *slot = std::move(value);
+    *slot = std::move(keyword.second);
   }
   for (size_t i = 0; i < values.size(); ++i) {
     if (!values[i].has_value() && !parameters[i].optional) {
