@@ -12,11 +12,11 @@ namespace trivet {
 }  // namespace trivet
 
 /// Aborts when `condition` is false; always compiled in.
-#define CHECK(condition)                                                   \
-  (static_cast<bool>(condition) ? static_cast<void>(0)                     \
+#define CHECK(condition)                               \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::trivet::CheckFailed(__FILE__, __LINE__, #condition, std::string()))
 
 /// CHECK with a text that shows the values.
-#define CHECK_MSG(condition, detail)                     \
-  (static_cast<bool>(condition) ? static_cast<void>(0)   \
+#define CHECK_MSG(condition, detail)                   \
+  (static_cast<bool>(condition) ? static_cast<void>(0) \
                                 : ::trivet::CheckFailed(__FILE__, __LINE__, #condition, (detail)))

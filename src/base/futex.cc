@@ -20,7 +20,9 @@ void FutexWait(const std::atomic<uint32_t>& word, uint32_t value, int64_t timeou
   syscall(SYS_futex, &word, FUTEX_WAIT, value, &timeout, nullptr, 0);
 }
 
-void FutexWakeAll(const std::atomic<uint32_t>& word) { syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void FutexWakeAll(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 void SpinPause() {
 #if defined(__x86_64__)

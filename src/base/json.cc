@@ -159,7 +159,8 @@ Result<int64_t> NeedInt(const Json& object, std::string_view key, std::string_vi
   const Json* value = Find(object, key);
   if (value == nullptr || value->is_null()) {
     return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected an integer, found nothing; the file is "
-                                                 "incomplete", what, key));
+                                                 "incomplete",
+                                                 what, key));
   }
   return GetInt(object, key, 0, what);
 }

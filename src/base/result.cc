@@ -12,9 +12,14 @@ struct CodeRow {
 
 // The one table of codes; docs/errors.md shows it to users.
 constexpr CodeRow kCodes[] = {
-    {Code::kUsage, "usage", 2},           {Code::kNotFound, "not found", 3},   {Code::kInvalid, "invalid", 4},
-    {Code::kUnsupported, "unsupported", 5}, {Code::kInfeasible, "infeasible", 6}, {Code::kCapacity, "capacity", 7},
-    {Code::kIo, "io", 8},                 {Code::kPeer, "peer", 9},
+    {Code::kUsage, "usage", 2},
+    {Code::kNotFound, "not found", 3},
+    {Code::kInvalid, "invalid", 4},
+    {Code::kUnsupported, "unsupported", 5},
+    {Code::kInfeasible, "infeasible", 6},
+    {Code::kCapacity, "capacity", 7},
+    {Code::kIo, "io", 8},
+    {Code::kPeer, "peer", 9},
 };
 
 const CodeRow& Row(Code code) {

@@ -98,17 +98,17 @@ class [[nodiscard]] Result {
 #define TRIVET_CONCAT(a, b) TRIVET_CONCAT_INNER(a, b)
 
 /// Returns the error of a Status or Result expression from the enclosing function, if it has one.
-#define TRY(expr)                                            \
-  do {                                                       \
-    if (auto try_status = (expr); !try_status.ok()) {        \
-      return try_status.error();                             \
-    }                                                        \
+#define TRY(expr)                                     \
+  do {                                                \
+    if (auto try_status = (expr); !try_status.ok()) { \
+      return try_status.error();                      \
+    }                                                 \
   } while (false)
 
 /// Assigns the value of a Result expression to `lhs`, or returns its error.
-#define TRY_ASSIGN(lhs, expr)                                              \
-  auto TRIVET_CONCAT(try_result_, __LINE__) = (expr);                      \
-  if (!TRIVET_CONCAT(try_result_, __LINE__).ok()) {                        \
-    return TRIVET_CONCAT(try_result_, __LINE__).error();                   \
-  }                                                                        \
+#define TRY_ASSIGN(lhs, expr)                            \
+  auto TRIVET_CONCAT(try_result_, __LINE__) = (expr);    \
+  if (!TRIVET_CONCAT(try_result_, __LINE__).ok()) {      \
+    return TRIVET_CONCAT(try_result_, __LINE__).error(); \
+  }                                                      \
   lhs = std::move(TRIVET_CONCAT(try_result_, __LINE__)).value()

@@ -17,8 +17,8 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     const Code code = errno == ENOENT || errno == ENOTDIR ? Code::kNotFound : Code::kIo;
-    return MakeError(code, fmt::format("{}: expected a readable file, found: {}; check the path", path,
-                                       std::strerror(errno)));
+    return MakeError(
+        code, fmt::format("{}: expected a readable file, found: {}; check the path", path, std::strerror(errno)));
   }
   std::string text;
   char buffer[1 << 16];
@@ -30,12 +30,12 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   const int error = errno;
   ::close(fd);
   if (got < 0) {
-    return MakeError(Code::kIo, fmt::format("{}: expected a readable file, found: {}; check it", path,
-                                            std::strerror(error)));
+    return MakeError(Code::kIo,
+                     fmt::format("{}: expected a readable file, found: {}; check it", path, std::strerror(error)));
   }
   if (static_cast<int64_t>(text.size()) > max_bytes) {
-    return MakeError(Code::kCapacity, fmt::format("{}: expected at most {} bytes, found more; not read", path,
-                                                  max_bytes));
+    return MakeError(Code::kCapacity,
+                     fmt::format("{}: expected at most {} bytes, found more; not read", path, max_bytes));
   }
   return text;
 }
@@ -49,7 +49,8 @@ Status WriteTextFile(const std::string& path, std::string_view text) {
     const int error = errno;
     std::remove(temporary.c_str());
     return MakeError(Code::kIo, fmt::format("{}: expected to write {} bytes, found: {}; check the path and the space "
-                                            "left", path, text.size(), std::strerror(error)));
+                                            "left",
+                                            path, text.size(), std::strerror(error)));
   }
   return {};
 }
@@ -58,8 +59,8 @@ Result<int64_t> ParseInt(std::string_view text, std::string_view what) {
   int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || text.empty()) {
-    return MakeError(Code::kUsage, fmt::format("{}: expected an integer, found \"{}\"; give a number", what,
-                                               Quote(text)));
+    return MakeError(Code::kUsage,
+                     fmt::format("{}: expected an integer, found \"{}\"; give a number", what, Quote(text)));
   }
   return value;
 }
@@ -113,10 +114,14 @@ int SequenceLength(std::string_view text, int* bad) {
   *bad = 1;
   if (lead < 0x80) return 1;
   int length = 0, low = 0x80, high = 0xbf;
-  if (lead >= 0xc2 && lead <= 0xdf) length = 2;
-  else if (lead >= 0xe0 && lead <= 0xef) length = 3;
-  else if (lead >= 0xf0 && lead <= 0xf4) length = 4;
-  else return 0;
+  if (lead >= 0xc2 && lead <= 0xdf)
+    length = 2;
+  else if (lead >= 0xe0 && lead <= 0xef)
+    length = 3;
+  else if (lead >= 0xf0 && lead <= 0xf4)
+    length = 4;
+  else
+    return 0;
   if (lead == 0xe0) low = 0xa0;
   if (lead == 0xed) high = 0x9f;
   if (lead == 0xf0) low = 0x90;

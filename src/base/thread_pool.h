@@ -13,7 +13,8 @@ namespace trivet {
 /// A fixed set of threads, the caller being one of them. One call at a time.
 class ThreadPool {
  public:
-  /// `threads` >= 1, the caller included. After a call, workers spin for `spin_us` microseconds for the next before they sleep.
+  /// `threads` >= 1, the caller included. After a call, workers spin for `spin_us` microseconds for the next before
+  /// they sleep.
   explicit ThreadPool(int threads, int64_t spin_us = 50);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -21,7 +22,8 @@ class ThreadPool {
 
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-  /// Calls body(begin, end) on disjoint ranges of at most `grain` items that cover [0, count). Returns when all are done.
+  /// Calls body(begin, end) on disjoint ranges of at most `grain` items that cover [0, count). Returns when all are
+  /// done.
   ///   tick  incremented after every range when given: a sign of life for whoever watches this rank
   void ParallelFor(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t)>& body,
                    std::atomic<uint32_t>* tick = nullptr);

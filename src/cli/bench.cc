@@ -48,12 +48,11 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
     const int64_t begin = NowUs();
     TRY_ASSIGN(more, engine->Step([](const sched::Span& span, std::span<const float> logits,
                                      bool wanted) -> Result<std::optional<TokenId>> {
-                 if (!wanted) return std::optional<TokenId>();
-                 const size_t vocab = logits.size() / static_cast<size_t>(span.logits_count);
-                 const std::span<const float> last = logits.last(vocab);
-                 return std::optional<TokenId>(
-                     static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
-               }));
+      if (!wanted) return std::optional<TokenId>();
+      const size_t vocab = logits.size() / static_cast<size_t>(span.logits_count);
+      const std::span<const float> last = logits.last(vocab);
+      return std::optional<TokenId>(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+    }));
     if (!more) break;
     (engine->step_tokens() > flags.sequences ? sample.prefill_s : sample.decode_s) +=
         static_cast<double>(NowUs() - begin) * 1e-6;
@@ -110,17 +109,22 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
     std::puts(DumpJson(line).c_str());
     return;
   }
-  std::printf("%-6s prefill %9.0f tokens/s   decode %9.1f tokens/s   step %9.1f us   weights %s/s, %.0f %% of a plain "
-              "read (%s/s)\n", series.numerics, prefill, decode, decode_step * 1e6, HumanBytes(rate).c_str(),
-              100 * rate / read_rate, HumanBytes(read_rate).c_str());
+  std::printf(
+      "%-6s prefill %9.0f tokens/s   decode %9.1f tokens/s   step %9.1f us   weights %s/s, %.0f %% of a plain "
+      "read (%s/s)\n",
+      series.numerics, prefill, decode, decode_step * 1e6, HumanBytes(rate).c_str(), 100 * rate / read_rate,
+      HumanBytes(read_rate).c_str());
 }
 
 Status Execute(BenchFlags flags) {
   const int64_t needed = flags.prompt + flags.tokens;
-  for (const auto& [name, value] : {std::pair{"--prompt-tokens", flags.prompt}, {"--tokens", flags.tokens},
-                                    {"--rounds", flags.rounds}, {"--sequences", flags.sequences}}) {
+  for (const auto& [name, value] : {std::pair{"--prompt-tokens", flags.prompt},
+                                    {"--tokens", flags.tokens},
+                                    {"--rounds", flags.rounds},
+                                    {"--sequences", flags.sequences}}) {
     if (value >= 1 && value <= 1000000) continue;
-    return MakeError(Code::kUsage, fmt::format("{}: expected 1 to 1000000, found {}; choose a value in that range", name, value));
+    return MakeError(Code::kUsage,
+                     fmt::format("{}: expected 1 to 1000000, found {}; choose a value in that range", name, value));
   }
   flags.engine.max_context = needed;
   flags.engine.max_sequences = std::max(flags.engine.max_sequences, flags.sequences);
@@ -155,7 +159,8 @@ Status Execute(BenchFlags flags) {
     prefill.push_back(series[0].prefill[i] / series[1].prefill[i]);
   }
   if (flags.json) {
-    std::puts(DumpJson({{"exact_over_fast_decode", Median(decode)}, {"exact_over_fast_prefill", Median(prefill)}}).c_str());
+    std::puts(
+        DumpJson({{"exact_over_fast_decode", Median(decode)}, {"exact_over_fast_prefill", Median(prefill)}}).c_str());
   } else {
     std::printf("exact over fast, median of %ld interleaved rounds: decode %.3f, prefill %.3f\n", flags.rounds,
                 Median(decode), Median(prefill));

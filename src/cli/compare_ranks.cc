@@ -30,14 +30,15 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
   CHECK(a.size() == b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::memcmp(&a[i], &b[i], sizeof(float)) == 0) continue;
-    return MakeError(Code::kInvalid,
-                     fmt::format("logits: expected the bytes of {} ranks, found {} instead of {} at position {}, id {}; run "
-                                 "score --sites under both and compare", ranks, a[i], b[i],
-                                 i / static_cast<size_t>(model.geometry.vocab),
-                                 i % static_cast<size_t>(model.geometry.vocab)));
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("logits: expected the bytes of {} ranks, found {} instead of {} at position {}, id {}; run "
+                    "score --sites under both and compare",
+                    ranks, a[i], b[i], i / static_cast<size_t>(model.geometry.vocab),
+                    i % static_cast<size_t>(model.geometry.vocab)));
   }
-  std::fprintf(stderr, "%zu logits of %zu tokens on %ld ranks compared with those of %ld, byte for byte: equal\n", a.size(),
-               tokens.size(), options.layout.ranks, ranks);
+  std::fprintf(stderr, "%zu logits of %zu tokens on %ld ranks compared with those of %ld, byte for byte: equal\n",
+               a.size(), tokens.size(), options.layout.ranks, ranks);
   return {};
 }
 

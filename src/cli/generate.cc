@@ -56,9 +56,10 @@ void PrintTimes(const Session& session, const engine::Generator& generator) {
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0.0;
   };
-  std::fprintf(stderr, "ranks %ld, load %.2f s, prompt %ld tokens at %.0f tokens/s, decode %ld tokens at %.0f tokens/s\n",
-               session.loaded.engine->layout().ranks, session.loaded.engine->times().load_s, times.prompt_tokens,
-               rate(times.prompt_tokens, times.prompt_s), times.decode_tokens, rate(times.decode_tokens, times.decode_s));
+  std::fprintf(
+      stderr, "ranks %ld, load %.2f s, prompt %ld tokens at %.0f tokens/s, decode %ld tokens at %.0f tokens/s\n",
+      session.loaded.engine->layout().ranks, session.loaded.engine->times().load_s, times.prompt_tokens,
+      rate(times.prompt_tokens, times.prompt_s), times.decode_tokens, rate(times.decode_tokens, times.decode_s));
   if (session.loaded.engine->saturated()) std::fprintf(stderr, "notice: some sums saturated; see docs/numerics.md\n");
 }
 
@@ -143,8 +144,9 @@ Status Single(Session* session, engine::Generator* generator) {
   std::string text = session->flags.prompt;
   if (!session->flags.prompt_given) {
     if (::isatty(STDIN_FILENO) == 1) {
-      return MakeError(Code::kUsage, "generate: expected --prompt, --chat, --prompts or text on standard input, found none; "
-                                     "give one");
+      return MakeError(Code::kUsage,
+                       "generate: expected --prompt, --chat, --prompts or text on standard input, found none; "
+                       "give one");
     }
     TRY_ASSIGN(text, ReadStandardInput());
   }

@@ -94,8 +94,9 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   request.logprobs = flags.logprobs >= 0;
   params.logprobs = static_cast<int>(flags.logprobs);
   if (flags.max_tokens < 0) {
-    return MakeError(Code::kUsage, fmt::format("--max-tokens: expected 0 or more, found {}; choose a value in that range",
-                                               flags.max_tokens));
+    return MakeError(
+        Code::kUsage,
+        fmt::format("--max-tokens: expected 0 or more, found {}; choose a value in that range", flags.max_tokens));
   }
   request.max_tokens = flags.max_tokens;
   request.stop = flags.stop;
@@ -106,8 +107,8 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
 
 Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engine::Prompts& prompts,
                                           const std::string& text) {
-  Result<std::vector<TokenId>> ids = flags.raw || !prompts.has_template() ? prompts.EncodeText(text)
-                                                                         : prompts.EncodeChat(OneTurn(flags, text));
+  Result<std::vector<TokenId>> ids =
+      flags.raw || !prompts.has_template() ? prompts.EncodeText(text) : prompts.EncodeChat(OneTurn(flags, text));
   if (ids.ok() && ids->empty()) {
     return MakeError(Code::kInvalid, "prompt: expected at least one token, found none; give some text");
   }
@@ -127,7 +128,8 @@ Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& fl
     all.push_back(std::move(ids).value());
   }
   if (all.empty()) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected at least one line, found none; add a prompt", flags.prompts));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected at least one line, found none; add a prompt", flags.prompts));
   }
   return all;
 }

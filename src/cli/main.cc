@@ -62,8 +62,9 @@ int main(int argc, char** argv) {
   try {
     return Main(argc, argv);
   } catch (const std::bad_alloc&) {
-    return Fail(trivet::MakeError(trivet::Code::kCapacity, "memory: expected enough to go on, found none; use more ranks, "
-                                                           "fewer sequences or a shorter context"));
+    return Fail(trivet::MakeError(trivet::Code::kCapacity,
+                                  "memory: expected enough to go on, found none; use more ranks, "
+                                  "fewer sequences or a shorter context"));
   } catch (const std::exception& error) {  // a library's: ours throw nothing
     return Fail(trivet::MakeError(trivet::Code::kIo, error.what()));
   }

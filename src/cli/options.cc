@@ -63,15 +63,15 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   if (numerics == "fast") {
     options.numerics = kernels::Numerics::kFast;
   } else if (numerics != "exact") {
-    return MakeError(Code::kUsage, fmt::format("--numerics: expected exact or fast, found \"{}\"; choose one",
-                                               Quote(numerics)));
+    return MakeError(Code::kUsage,
+                     fmt::format("--numerics: expected exact or fast, found \"{}\"; choose one", Quote(numerics)));
   }
   options.kernels.rows = rows;
   for (const std::string& text : force) {
     const std::vector<std::string> pair = Split(text, '=');
     if (pair.size() != 2) {
-      return MakeError(Code::kUsage, fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor",
-                                                 Quote(text)));
+      return MakeError(Code::kUsage,
+                       fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
     }
     options.kernels.force[pair[0]] = pair[1];
   }
@@ -115,8 +115,8 @@ Result<std::string> ReadStandardInput() {
   while ((got = std::fread(buffer, 1, sizeof buffer, stdin)) > 0) {
     text.append(buffer, got);
     if (text.size() > kMost) {
-      return MakeError(Code::kCapacity, fmt::format("standard input: expected at most {} bytes, found more; shorten it",
-                                                    kMost));
+      return MakeError(Code::kCapacity,
+                       fmt::format("standard input: expected at most {} bytes, found more; shorten it", kMost));
     }
   }
   return text;

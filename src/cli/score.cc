@@ -31,13 +31,16 @@ Result<std::vector<TokenId>> TokenList(const Json& list, const std::string& what
   std::vector<TokenId> ids;
   for (const Json& id : list) {
     if (!id.is_number_integer() || id < 0 || id > INT32_MAX) {
-      return MakeError(Code::kInvalid, fmt::format("{}: expected token ids, found {}; give a list of integers or a list of "
-                                                   "such lists", what, DumpJson(id).substr(0, 60)));
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}: expected token ids, found {}; give a list of integers or a list of "
+                                   "such lists",
+                                   what, DumpJson(id).substr(0, 60)));
     }
     ids.push_back(id.get<TokenId>());
   }
   if (ids.empty()) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected at least one token, found none; nothing to score", what));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected at least one token, found none; nothing to score", what));
   }
   return ids;
 }
@@ -45,7 +48,8 @@ Result<std::vector<TokenId>> TokenList(const Json& list, const std::string& what
 Result<Sequences> ReadSequences(const ScoreFlags& flags) {
   Sequences sequences;
   if (flags.tokens.empty() == flags.text.empty()) {
-    return MakeError(Code::kUsage, "score: expected one of --tokens FILE.json and --text TEXT, found none or both; give one");
+    return MakeError(Code::kUsage,
+                     "score: expected one of --tokens FILE.json and --text TEXT, found none or both; give one");
   }
   if (!flags.text.empty()) {
     TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
@@ -58,8 +62,9 @@ Result<Sequences> ReadSequences(const ScoreFlags& flags) {
   sequences.single = !file.is_array() || file.empty() || !file[0].is_array();
   if (sequences.single) {
     if (!file.is_array()) {
-      return MakeError(Code::kInvalid, fmt::format("{}: expected a list of token ids, found {}; see trivet score --help",
-                                                   flags.tokens, file.type_name()));
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}: expected a list of token ids, found {}; see trivet score --help", flags.tokens,
+                                   file.type_name()));
     }
     TRY_ASSIGN(std::vector<TokenId> ids, TokenList(file, flags.tokens));
     sequences.ids.push_back(std::move(ids));
@@ -94,16 +99,17 @@ Status WriteScores(const ScoreFlags& flags, const plan::Geometry& geometry, cons
     const std::string suffix = sequences.single ? "" : fmt::format(".{}", i);
     const auto rows = static_cast<int64_t>(scored[i].logits.size()) / geometry.vocab;
     const std::vector<TokenId>& ids = sequences.ids[i];
-    outputs.push_back({{"logits" + suffix, tensor::DType::kF32, {rows, geometry.vocab}},
-                       std::as_bytes(std::span(scored[i].logits))});
+    outputs.push_back(
+        {{"logits" + suffix, tensor::DType::kF32, {rows, geometry.vocab}}, std::as_bytes(std::span(scored[i].logits))});
     for (size_t layer = 0; layer < scored[i].hidden.size(); ++layer) {
       const std::vector<float>& hidden = scored[i].hidden[layer];
-      outputs.push_back({{fmt::format("hidden.{}{}", layer, suffix), tensor::DType::kF32,
+      outputs.push_back({{fmt::format("hidden.{}{}", layer, suffix),
+                          tensor::DType::kF32,
                           {static_cast<int64_t>(hidden.size()) / geometry.hidden, geometry.hidden}},
                          std::as_bytes(std::span(hidden))});
     }
-    outputs.push_back({{"tokens" + suffix, tensor::DType::kI32, {static_cast<int64_t>(ids.size())}},
-                       std::as_bytes(std::span(ids))});
+    outputs.push_back(
+        {{"tokens" + suffix, tensor::DType::kI32, {static_cast<int64_t>(ids.size())}}, std::as_bytes(std::span(ids))});
   }
   return WriteOutputs(flags.out, outputs);
 }
@@ -125,12 +131,14 @@ void PrintLogprobs(const ScoreFlags& flags, const plan::Geometry& geometry, cons
 
 Status Execute(const ScoreFlags& flags) {
   if (flags.out.empty() && !flags.logprobs && !flags.perplexity && flags.sites.empty()) {
-    return MakeError(Code::kUsage, "score: expected something to do with the scores, found nothing; give --out, "
-                                   "--logprobs, --perplexity or --sites");
+    return MakeError(Code::kUsage,
+                     "score: expected something to do with the scores, found nothing; give --out, "
+                     "--logprobs, --perplexity or --sites");
   }
   if (flags.last && (flags.logprobs || flags.perplexity)) {
-    return MakeError(Code::kUsage, "score: expected --last without --logprobs and --perplexity, which need every "
-                                   "position; leave one out");
+    return MakeError(Code::kUsage,
+                     "score: expected --last without --logprobs and --perplexity, which need every "
+                     "position; leave one out");
   }
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY_ASSIGN(const Sequences sequences, ReadSequences(flags));

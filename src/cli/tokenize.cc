@@ -16,8 +16,8 @@ struct TokenizeFlags {
 };
 
 Error WrongEntry(const std::string& file, size_t index, const char* expected) {
-  return MakeError(Code::kInvalid, fmt::format("{}: expected {} at entry {}, found something else; correct the file", file,
-                                               expected, index));
+  return MakeError(Code::kInvalid, fmt::format("{}: expected {} at entry {}, found something else; correct the file",
+                                               file, expected, index));
 }
 
 // Reads a list from a JSON file and turns each entry into another.
@@ -25,8 +25,8 @@ template <class Turn>
 Result<Json> MapFile(const std::string& file, const char* expected, const Turn& turn) {
   TRY_ASSIGN(const Json list, ReadJsonFile(file));
   if (!list.is_array()) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected a JSON list, found {}; correct the file", file,
-                                                 list.type_name()));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected a JSON list, found {}; correct the file", file, list.type_name()));
   }
   Json out = Json::array();
   for (size_t i = 0; i < list.size(); ++i) {
@@ -72,8 +72,10 @@ Result<Json> Chats(const TokenizeFlags& flags, const engine::Prompts& prompts) {
 Status Execute(const TokenizeFlags& flags) {
   const int given = !flags.texts.empty() + !flags.decode.empty() + !flags.chats.empty() + !flags.text.empty();
   if (given != 1) {
-    return MakeError(Code::kUsage, fmt::format("tokenize: expected one of --text, --texts, --decode and --chats, found {}; "
-                                               "give one", given));
+    return MakeError(Code::kUsage,
+                     fmt::format("tokenize: expected one of --text, --texts, --decode and --chats, found {}; "
+                                 "give one",
+                                 given));
   }
   TRY_ASSIGN(const std::string dir, engine::ResolveModel(flags.model, ProgramDir(), TRIVET_SOURCE_MODELS));
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));

@@ -52,8 +52,10 @@ Result<std::unique_ptr<Group>> Group::Make(const GroupOptions& options) {
   const int64_t bytes = static_cast<int64_t>(sizeof(Control)) + (options.ranks + 1) * 2 * kSlotBytes;
   void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return MakeError(Code::kIo, fmt::format("shared memory of {} ranks: expected {} bytes, found: {}; free memory or use "
-                                            "fewer ranks", options.ranks, bytes, std::strerror(errno)));
+    return MakeError(Code::kIo,
+                     fmt::format("shared memory of {} ranks: expected {} bytes, found: {}; free memory or use "
+                                 "fewer ranks",
+                                 options.ranks, bytes, std::strerror(errno)));
   }
   return std::unique_ptr<Group>(new Group(options, memory, bytes));
 }

@@ -76,8 +76,10 @@ Engine::~Engine() {
 Status Engine::Submit(sched::Request request) {
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= model_.geometry.vocab) {
-      return MakeError(Code::kInvalid, fmt::format("prompt: expected token ids from 0 to {}, found {}; use this model's "
-                                                   "tokenizer", model_.geometry.vocab - 1, token));
+      return MakeError(Code::kInvalid,
+                       fmt::format("prompt: expected token ids from 0 to {}, found {}; use this model's "
+                                   "tokenizer",
+                                   model_.geometry.vocab - 1, token));
     }
   }
   return scheduler_.Submit(std::move(request));
@@ -86,12 +88,14 @@ Status Engine::Submit(sched::Request request) {
 Status Engine::CheckRange() const {
   const uint32_t flags = worker_->range_flags();
   if ((flags & kernels::kNonFinite) != 0) {
-    return MakeError(Code::kInvalid, "activations: expected finite numbers, found an infinity or a NaN; the checkpoint is "
-                                     "damaged or not of this family");
+    return MakeError(Code::kInvalid,
+                     "activations: expected finite numbers, found an infinity or a NaN; the checkpoint is "
+                     "damaged or not of this family");
   }
   if ((flags & kernels::kSaturated) != 0 && options_.strict) {
     return MakeError(Code::kInvalid, fmt::format("sums: expected parts below {} in magnitude, found a larger one; use "
-                                                 "--numerics fast, or run without --strict", kernels::kLeafLimit));
+                                                 "--numerics fast, or run without --strict",
+                                                 kernels::kLeafLimit));
   }
   return {};
 }

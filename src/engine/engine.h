@@ -27,7 +27,7 @@ struct EngineOptions {
   int64_t max_context = 0;      // tokens; 0: what the model was made for
   int64_t max_sequences = 32;   // running at once
   int64_t prefill_chunk = 512;  // tokens of one prompt in one step
-  int64_t kv_tokens = 0;        // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
+  int64_t kv_tokens = 0;  // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
   comm::Fault fault;
   bool sites = false;
   bool strict = false;  // a saturated sum is an error instead of a notice

@@ -11,9 +11,12 @@ namespace trivet::engine {
 
 const char* FinishReasonName(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kNone: return "none";
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
+    case FinishReason::kNone:
+      return "none";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
   }
   return "none";
 }
@@ -24,9 +27,10 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t context = engine_->limits().max_context;
   if (prompt >= context) {
-    return MakeError(Code::kCapacity, fmt::format("prompt: expected at most {} tokens, so that one more fits the context of "
-                                                  "{}, found {}; shorten it or raise --max-model-len", context - 1,
-                                                  context, prompt));
+    return MakeError(Code::kCapacity,
+                     fmt::format("prompt: expected at most {} tokens, so that one more fits the context of "
+                                 "{}, found {}; shorten it or raise --max-model-len",
+                                 context - 1, context, prompt));
   }
   if (request.max_tokens <= 0 || request.max_tokens > context - prompt) request.max_tokens = context - prompt;
   const SeqId id{submitted_};
@@ -35,8 +39,8 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sequence.prompt = request.prompt;
   sequence.max_new_tokens = static_cast<int32_t>(request.max_tokens);
   TRY(engine_->Submit(std::move(sequence)));
-  auto active = std::unique_ptr<Active>(new Active{std::move(request), {}, {}, text::StreamingDetokenizer(tokenizer_, true),
-                                                   std::move(stop)});
+  auto active = std::unique_ptr<Active>(
+      new Active{std::move(request), {}, {}, text::StreamingDetokenizer(tokenizer_, true), std::move(stop)});
   active->generation.index = submitted_;
   active->generation.prompt = active->request.prompt;
   active->history.AddPrompt(active->request.prompt);
@@ -50,8 +54,8 @@ Result<TokenId> Generator::Take(Active* active, std::span<const float> logits, c
   sampling::SamplingParams params = active->request.sampling;
   if (!active->request.logprobs) params.logprobs = -1;
   // A request is told apart by its place in the batch of one run, so the same file gives the same texts.
-  TRY_ASSIGN(sampling::SampleResult result, sampling::Sample(logits, params, active->history,
-                                                             static_cast<uint64_t>(generation.index), position));
+  TRY_ASSIGN(sampling::SampleResult result,
+             sampling::Sample(logits, params, active->history, static_cast<uint64_t>(generation.index), position));
   const TokenId token = result.token;
   active->history.AddOutput(token);
   generation.tokens.push_back(token);

@@ -36,9 +36,9 @@ const char* FinishReasonName(FinishReason reason);
 struct Generation {
   int64_t index = 0;  // order of submission
   std::vector<TokenId> prompt;
-  std::vector<TokenId> tokens;                     // sampled, the end token included
-  std::vector<sampling::SampleResult> logprobs;    // one per token, when asked for
-  std::string text;                                // without end token and stop string
+  std::vector<TokenId> tokens;                   // sampled, the end token included
+  std::vector<sampling::SampleResult> logprobs;  // one per token, when asked for
+  std::string text;                              // without end token and stop string
   FinishReason finish = FinishReason::kNone;
 };
 

@@ -39,8 +39,8 @@ bool RunBody(comm::Group* group, int64_t rank, const RankBody& body) {
 Result<Launch> ParseLaunch(const std::string& text) {
   if (text == "threads") return Launch::kThreads;
   if (text == "processes") return Launch::kProcesses;
-  return MakeError(Code::kUsage, fmt::format("--launch: expected threads or processes, found \"{}\"; choose one",
-                                             Quote(text)));
+  return MakeError(Code::kUsage,
+                   fmt::format("--launch: expected threads or processes, found \"{}\"; choose one", Quote(text)));
 }
 
 Result<std::unique_ptr<Ranks>> Ranks::Start(Launch launch, comm::Group* group, const RankBody& body) {
@@ -68,8 +68,10 @@ Status Ranks::Fork(int64_t rank, const RankBody& body) {
   if (pid < 0) {
     const int error = errno;
     group_->Abort("a rank could not be started");
-    return MakeError(Code::kIo, fmt::format("rank {}: expected a new process, found: {}; raise the limit of processes or "
-                                            "use --launch threads", rank, std::strerror(error)));
+    return MakeError(Code::kIo,
+                     fmt::format("rank {}: expected a new process, found: {}; raise the limit of processes or "
+                                 "use --launch threads",
+                                 rank, std::strerror(error)));
   }
   if (pid == 0) {
     // A rank without its rank 0 has nothing to do.

@@ -14,8 +14,8 @@ namespace {
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
 
 Error OutOfRange(const char* option, int64_t low, int64_t high, int64_t found) {
-  return MakeError(Code::kUsage,
-                   fmt::format("{}: expected {} to {}, found {}; choose a value in that range", option, low, high, found));
+  return MakeError(Code::kUsage, fmt::format("{}: expected {} to {}, found {}; choose a value in that range", option,
+                                             low, high, found));
 }
 
 // Bytes of one KV page on the rank that holds most heads.
@@ -50,8 +50,9 @@ Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const 
   // A row of logits passes through a slot when ranks hand over their columns, a line of it is taken by their geometry.
   constexpr int64_t kVocab = (comm::kSlotBytes - 64) / static_cast<int64_t>(sizeof(float));
   if (geometry.vocab > kVocab) {
-    return MakeError(Code::kUnsupported, fmt::format("vocabulary: expected at most {} rows, found {}; see docs/limits.md",
-                                                     kVocab, geometry.vocab));
+    return MakeError(
+        Code::kUnsupported,
+        fmt::format("vocabulary: expected at most {} rows, found {}; see docs/limits.md", kVocab, geometry.vocab));
   }
   const int64_t longest = std::min(geometry.max_positions, kMost * 16);
   if (options.max_context < 0 || options.max_context > longest) {

@@ -37,8 +37,9 @@ Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint,
     CHECK(info != nullptr);
     const kernels::WeightFormatRow* row = kernels::FormatFor(info->dtype);
     if (row == nullptr) {
-      return MakeError(Code::kUnsupported, fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint",
-                                                       slice.source, tensor::DTypeName(info->dtype)));
+      return MakeError(Code::kUnsupported,
+                       fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint", slice.source,
+                                   tensor::DTypeName(info->dtype)));
     }
     if (row->format == kernels::WeightFormat::kF32) format = row->format;
   }
@@ -77,20 +78,20 @@ Status Store(const Piece& piece, std::span<const std::byte> bytes, std::vector<f
   model::LoadedTensor& tensor = *piece.tensor;
   const int64_t wanted = piece.cols * ElementBytes(*piece.source);
   const bool vector = tensor.role == plan::Role::kVector;
-  const bool widen = vector || (tensor.format == kernels::WeightFormat::kF32 &&
-                                piece.source->dtype != tensor::DType::kF32);
+  const bool widen =
+      vector || (tensor.format == kernels::WeightFormat::kF32 && piece.source->dtype != tensor::DType::kF32);
   scratch->resize(static_cast<size_t>(piece.cols));
   const model::Matrix matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
   for (int64_t i = 0; i < piece.rows; ++i) {
-    std::span<const std::byte> row = bytes.subspan(static_cast<size_t>(i * piece.row_bytes), static_cast<size_t>(wanted));
+    std::span<const std::byte> row =
+        bytes.subspan(static_cast<size_t>(i * piece.row_bytes), static_cast<size_t>(wanted));
     if (widen) {
       TRY(quant::DecodeToFloat(piece.source->dtype, row, *scratch));
       row = std::as_bytes(std::span<const float>(*scratch));
     }
     const int64_t at = piece.dst_row + i;
     if (vector) {
-      std::copy(scratch->begin(), scratch->end(),
-                tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
+      std::copy(scratch->begin(), scratch->end(), tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
     } else {
       std::byte* tile = tensor.buffer.data() + at / kernels::kTileRows * matrix.tile_bytes();
       kernels::FormatRow(tensor.format).store(row.data(), piece.cols, tile, at % kernels::kTileRows, piece.dst_col);

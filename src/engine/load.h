@@ -12,8 +12,8 @@
 
 namespace trivet::engine {
 
-/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are all
-/// the memory loading needs besides the shard itself.
+/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are
+/// all the memory loading needs besides the shard itself.
 inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 /// Called now and then with the bytes read so far and the bytes there are to read.
@@ -25,7 +25,8 @@ using LoadCheck = std::function<Status()>;
 /// Loads the tensors of `map`.
 ///   progress, check  may be empty
 /// Ranks:   local.
-/// Errors:  kCapacity, kIo, kInvalid; those of `check`; kUnsupported when the sources of one local tensor have dtypes that no format holds.
+/// Errors:  kCapacity, kIo, kInvalid; those of `check`; kUnsupported when the sources of one local tensor have dtypes
+/// that no format holds.
 Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
                                        const LoadProgress& progress, const LoadCheck& check);
 

@@ -16,15 +16,16 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) return model;
   const bool plain_name = !model.empty() && model.find('/') == std::string::npos && model[0] != '.';
-  for (const std::string& folder : {program_dir + "/models", program_dir + "/../models",
-                                    program_dir + "/../share/trivet/models", source_models}) {
+  for (const std::string& folder :
+       {program_dir + "/models", program_dir + "/../models", program_dir + "/../share/trivet/models", source_models}) {
     const std::string path = folder + "/" + model;
     if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
   }
   if (std::filesystem::exists(model, ignored)) return model;  // a file: opening it says what is wrong with it
   return MakeError(Code::kNotFound,
                    fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
-                               "nothing at \"{}\"; check the path", model));
+                               "nothing at \"{}\"; check the path",
+                               model));
 }
 
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
@@ -33,16 +34,20 @@ std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const pla
   for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
     const checkpoint::TensorInfo* info = checkpoint.Find(needed.name);
     if (info == nullptr) {
-      defects.push_back(fmt::format("{}: expected a tensor of shape {}, found none; the checkpoint is incomplete or "
-                                    "config.json describes another model", needed.name,
-                                    checkpoint::ShapeText(needed.shape)));
+      defects.push_back(
+          fmt::format("{}: expected a tensor of shape {}, found none; the checkpoint is incomplete or "
+                      "config.json describes another model",
+                      needed.name, checkpoint::ShapeText(needed.shape)));
     } else if (info->shape != needed.shape) {
-      defects.push_back(fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong "
-                                    "together", needed.name, checkpoint::ShapeText(needed.shape),
-                                    checkpoint::ShapeText(info->shape), checkpoint.FileName(info->file)));
+      defects.push_back(
+          fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong "
+                      "together",
+                      needed.name, checkpoint::ShapeText(needed.shape), checkpoint::ShapeText(info->shape),
+                      checkpoint.FileName(info->file)));
     } else if (kernels::FormatFor(info->dtype) == nullptr) {
-      defects.push_back(fmt::format("{}: expected BF16, F16 or F32, found {} in {}; convert the checkpoint to one of them",
-                                    needed.name, tensor::DTypeName(info->dtype), checkpoint.FileName(info->file)));
+      defects.push_back(
+          fmt::format("{}: expected BF16, F16 or F32, found {} in {}; convert the checkpoint to one of them",
+                      needed.name, tensor::DTypeName(info->dtype), checkpoint.FileName(info->file)));
     }
   }
   return defects;
@@ -83,8 +88,8 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
                                                        defects.size() - 1));
   }
   for (std::string& notice : ExtraTensors(geometry, names, checkpoint)) notices.push_back(std::move(notice));
-  return OpenedModel{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
-                     std::move(notices)};
+  return OpenedModel{
+      name, std::move(files), std::move(geometry), std::move(checkpoint), std::move(names), std::move(notices)};
 }
 
 }  // namespace trivet::engine

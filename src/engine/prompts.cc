@@ -23,13 +23,15 @@ Result<std::string> Prompts::Render(const Json& request) const {
   const bool with_tools = tools != nullptr && tools->is_array() && !tools->empty();
   const std::optional<text::ChatTemplate>& chosen = with_tools ? tools_template_ : template_;
   if (!chosen) {
-    return MakeError(Code::kUnsupported, "chat: expected a chat template beside the tokenizer, found none; pass plain "
-                                         "text with --raw");
+    return MakeError(Code::kUnsupported,
+                     "chat: expected a chat template beside the tokenizer, found none; pass plain "
+                     "text with --raw");
   }
   const Json* messages = Find(request, "messages");
   if (messages == nullptr || !messages->is_array()) {
-    return MakeError(Code::kInvalid, "chat: expected a list \"messages\", found none; give "
-                                     "[{\"role\": ..., \"content\": ...}]");
+    return MakeError(Code::kInvalid,
+                     "chat: expected a list \"messages\", found none; give "
+                     "[{\"role\": ..., \"content\": ...}]");
   }
   Json context = special_tokens_;
   context["messages"] = text::NormalizeMessages(*messages);

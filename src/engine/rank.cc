@@ -42,22 +42,31 @@ Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, c
   TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(scratch, "scratch memory"));
   std::unique_ptr<RankWorker> worker(
       new RankWorker(model, layout, options, comm, device::Workspace(std::move(buffer))));
-  TRY_ASSIGN(worker->caches_, cache::Caches::Make(model.geometry, shard,
-                                                  {options.limits.pages, options.limits.max_sequences}));
+  TRY_ASSIGN(worker->caches_,
+             cache::Caches::Make(model.geometry, shard, {options.limits.pages, options.limits.max_sequences}));
   const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, rank, model.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [&own = worker->comm_]() -> Status {
     own.tick()->fetch_add(1, std::memory_order_relaxed);
     if (!own.aborted()) return {};
-    return MakeError(Code::kPeer, fmt::format("rank {}: expected all ranks to load, found that one failed", own.rank()));
+    return MakeError(Code::kPeer,
+                     fmt::format("rank {}: expected all ranks to load, found that one failed", own.rank()));
   };
   TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model.checkpoint, map, progress, check));
   if (options.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
-  const model::Runtime runtime{model.geometry,     layout,           shard,           worker->options_.kernels,
-                               options.numerics,   worker->comm_,    worker->pool_,   worker->workspace_,
-                               worker->caches_,    options.sites ? &worker->sites_ : nullptr, &worker->range_flags_};
-  worker->model_ = std::make_unique<model::Model>(
-      runtime, model::Weights::Bind(model.geometry, shard, std::move(tensors)));
+  const model::Runtime runtime{model.geometry,
+                               layout,
+                               shard,
+                               worker->options_.kernels,
+                               options.numerics,
+                               worker->comm_,
+                               worker->pool_,
+                               worker->workspace_,
+                               worker->caches_,
+                               options.sites ? &worker->sites_ : nullptr,
+                               &worker->range_flags_};
+  worker->model_ =
+      std::make_unique<model::Model>(runtime, model::Weights::Bind(model.geometry, shard, std::move(tensors)));
   return worker;
 }
 
@@ -66,7 +75,8 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
   if (step == options_.fault.step) {
     if (options_.fault.Hits(comm::FaultKind::kDie, comm_.rank())) {
       return MakeError(Code::kPeer, fmt::format("rank {}: expected to run, found a planted fault; restart without "
-                                                "--fault", comm_.rank()));
+                                                "--fault",
+                                                comm_.rank()));
     }
     // Shows no progress until the others have given it up.
     while (options_.fault.Hits(comm::FaultKind::kHang, comm_.rank()) && !comm_.aborted()) ::usleep(1000);
@@ -104,9 +114,10 @@ Status RankWorker::CompareSites(size_t first) {
     for (int64_t rank = 1; rank < comm_.size(); ++rank) {
       if (digest(rank) == digest(0)) continue;
       const std::string layer = sites[i].layer == record::kNoLayer ? "" : fmt::format("layer {} ", sites[i].layer);
-      return MakeError(Code::kPeer, fmt::format("rank {}: expected the digest {:016x} of rank 0 at {}{}, found {:016x}; "
-                                                "check that machine and program are the same for all ranks", rank,
-                                                digest(0), layer, sites[i].site, digest(rank)));
+      return MakeError(Code::kPeer,
+                       fmt::format("rank {}: expected the digest {:016x} of rank 0 at {}{}, found {:016x}; "
+                                   "check that machine and program are the same for all ranks",
+                                   rank, digest(0), layer, sites[i].site, digest(rank)));
     }
   }
   return {};

@@ -13,8 +13,8 @@ void TakeHidden(const Engine& engine, const sched::Span& span, ScoredSequence* o
   const auto layers = engine.model().geometry.layers.size();
   out->hidden.resize(layers);
   for (size_t layer = 0; layer < layers; ++layer) {
-    const auto at = engine.hidden().begin() +
-                    (static_cast<int64_t>(layer) * engine.step_tokens() + span.token_begin) * hidden;
+    const auto at =
+        engine.hidden().begin() + (static_cast<int64_t>(layer) * engine.step_tokens() + span.token_begin) * hidden;
     out->hidden[layer].insert(out->hidden[layer].end(), at, at + span.count * hidden);
   }
 }
@@ -59,15 +59,15 @@ Result<std::vector<ScoredSequence>> Score(Engine* engine, const ScoreRequest& re
   while (more) {
     TRY_ASSIGN(more, engine->Step([&](const sched::Span& span, std::span<const float> logits,
                                       bool) -> Result<std::optional<TokenId>> {
-                 const auto i = static_cast<size_t>(span.seq);
-                 ScoredSequence& out = scored[i];
-                 if (request.last_only) out.logits.clear();
-                 const std::span<const float> kept =
-                     request.last_only ? logits.last(static_cast<size_t>(engine->model().geometry.vocab)) : logits;
-                 out.logits.insert(out.logits.end(), kept.begin(), kept.end());
-                 if (request.hidden) TakeHidden(*engine, span, &out);
-                 return std::optional<TokenId>();
-               }));
+      const auto i = static_cast<size_t>(span.seq);
+      ScoredSequence& out = scored[i];
+      if (request.last_only) out.logits.clear();
+      const std::span<const float> kept =
+          request.last_only ? logits.last(static_cast<size_t>(engine->model().geometry.vocab)) : logits;
+      out.logits.insert(out.logits.end(), kept.begin(), kept.end());
+      if (request.hidden) TakeHidden(*engine, span, &out);
+      return std::optional<TokenId>();
+    }));
   }
   return scored;
 }

@@ -20,8 +20,8 @@ struct ScoreRequest {
 
 /// Scores of one sequence.
 struct ScoredSequence {
-  std::vector<float> logits;                // [T, V], or [1, V] with last_only
-  std::vector<std::vector<float>> hidden;   // [layers] of [T, H], when asked for
+  std::vector<float> logits;               // [T, V], or [1, V] with last_only
+  std::vector<std::vector<float>> hidden;  // [layers] of [T, H], when asked for
 };
 
 /// Scores all sequences and returns them in the order given.

@@ -14,8 +14,8 @@ namespace trivet::kernels {
 /// blocks whatever step computes it.
 inline constexpr int64_t kBlockKeys = 64;
 
-/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at the same place
-/// of `values` as [64, D].
+/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at the same
+/// place of `values` as [64, D].
 struct KvPages {
   float* keys = nullptr;
   float* values = nullptr;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/attention.h"
-
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "base/check.h"
+#include "kernels/attention.h"
 #include "kernels/elementary.h"
 #include "kernels/lanes.h"
 #include "kernels/reference.h"

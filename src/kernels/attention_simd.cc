@@ -16,7 +16,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace trivet::kernels::HWY_NAMESPACE {
 
-constexpr int64_t kKeyVectors = 4;    // score vectors held at once; the block is walked in steps of them
+constexpr int64_t kKeyVectors = 4;  // score vectors held at once; the block is walked in steps of them
 constexpr int64_t kHeadsAtOnce = 4;
 
 // scores[h][64] of N query heads against one block; keys beyond `visible` get values that are never used.
@@ -153,15 +153,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<Attention>> Attention::Rows() {
   static constexpr KernelRow<Attention> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"attention/avx512", HWY_AVX3, N_AVX3::AttentionSimd},
+    {"attention/avx512", HWY_AVX3, N_AVX3::AttentionSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"attention/avx2", HWY_AVX2, N_AVX2::AttentionSimd},
+    {"attention/avx2", HWY_AVX2, N_AVX2::AttentionSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"attention/neon", HWY_NEON, N_NEON::AttentionSimd},
+    {"attention/neon", HWY_NEON, N_NEON::AttentionSimd},
 #endif
-      {"attention/ref", 0, AttentionRef},
+    {"attention/ref", 0, AttentionRef},
   };
   return kRows;
 }

@@ -10,8 +10,8 @@
 
 namespace trivet::kernels {
 
-/// y[t][c] = silu(fma chain over taps j ascending of taps[j][c] * x[t - W + 1 + j][c]); inputs before a sequence's start
-/// are zero, inputs before the span come from the state, which ends up holding the last W - 1 raw inputs.
+/// y[t][c] = silu(fma chain over taps j ascending of taps[j][c] * x[t - W + 1 + j][c]); inputs before a sequence's
+/// start are zero, inputs before the span come from the state, which ends up holding the last W - 1 raw inputs.
 ///   x      [T, *] float32, row stride x_stride, the first C columns
 ///   taps   [W, C] float32, the newest input meets tap W - 1
 ///   state  [slots][W - 1, C] float32: slot s of this layer is at state + s * state_stride; oldest first

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/conv1d.h"
-
 #include <cmath>
 
+#include "kernels/conv1d.h"
 #include "kernels/elementary.h"
 #include "kernels/reference.h"
 

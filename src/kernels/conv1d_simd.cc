@@ -51,15 +51,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<Conv1d>> Conv1d::Rows() {
   static constexpr KernelRow<Conv1d> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"conv1d/avx512", HWY_AVX3, N_AVX3::Conv1dSimd},
+    {"conv1d/avx512", HWY_AVX3, N_AVX3::Conv1dSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"conv1d/avx2", HWY_AVX2, N_AVX2::Conv1dSimd},
+    {"conv1d/avx2", HWY_AVX2, N_AVX2::Conv1dSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"conv1d/neon", HWY_NEON, N_NEON::Conv1dSimd},
+    {"conv1d/neon", HWY_NEON, N_NEON::Conv1dSimd},
 #endif
-      {"conv1d/ref", 0, Conv1dRef},
+    {"conv1d/ref", 0, Conv1dRef},
   };
   return kRows;
 }

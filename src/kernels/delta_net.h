@@ -22,7 +22,8 @@ namespace trivet::kernels {
 ///   state    [slots][v_heads][dk, dv]: slot s of this layer is at state + s * state_stride
 ///   out      [T, v_heads * dv] float32, dense
 ///   range    value heads [begin, end), all spans
-/// Source:    Gated Delta Networks, recurrent form; the decay is applied before the read, the output reads the new state.
+/// Source:    Gated Delta Networks, recurrent form; the decay is applied before the read, the output reads the new
+/// state.
 struct DeltaNet {
   struct Args {
     const float* qkv = nullptr;

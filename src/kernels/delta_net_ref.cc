@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/delta_net.h"
-
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/delta_net.h"
 #include "kernels/elementary.h"
 #include "kernels/reference.h"
 

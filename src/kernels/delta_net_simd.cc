@@ -90,15 +90,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<DeltaNet>> DeltaNet::Rows() {
   static constexpr KernelRow<DeltaNet> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"delta_net/avx512", HWY_AVX3, N_AVX3::DeltaNetSimd},
+    {"delta_net/avx512", HWY_AVX3, N_AVX3::DeltaNetSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"delta_net/avx2", HWY_AVX2, N_AVX2::DeltaNetSimd},
+    {"delta_net/avx2", HWY_AVX2, N_AVX2::DeltaNetSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"delta_net/neon", HWY_NEON, N_NEON::DeltaNetSimd},
+    {"delta_net/neon", HWY_NEON, N_NEON::DeltaNetSimd},
 #endif
-      {"delta_net/ref", 0, DeltaNetRef},
+    {"delta_net/ref", 0, DeltaNetRef},
   };
   return kRows;
 }

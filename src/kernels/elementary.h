@@ -20,8 +20,8 @@ struct ScalarOps {
   static F Sub(F a, F b) { return a - b; }
   static F Mul(F a, F b) { return a * b; }
   static F Div(F a, F b) { return a / b; }
-  static F Min(F a, F b) { return a < b ? a : b; }  // b when a is NaN
-  static F Max(F a, F b) { return a > b ? a : b; }  // b when a is NaN
+  static F Min(F a, F b) { return a < b ? a : b; }         // b when a is NaN
+  static F Max(F a, F b) { return a > b ? a : b; }         // b when a is NaN
   static I ToInt(F a) { return static_cast<int32_t>(a); }  // a holds an integer
   static I AddInt(I a, int32_t b) { return a + b; }
   static I SubInt(I a, I b) { return a - b; }

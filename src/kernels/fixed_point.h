@@ -25,8 +25,8 @@ inline constexpr float kLeafLimit = 1048576.0F;
 /// 1.5 * 2^52: added to a double below 2^51 in magnitude, it leaves the nearest integer (ties to even) in the low
 /// mantissa bits.
 inline constexpr double kRoundingMagic = 6755399441055744.0;
-inline constexpr double kGridScale = 1073741824.0;           // 2^30
-inline constexpr double kGridStep = 1.0 / 1073741824.0;      // 2^-30
+inline constexpr double kGridScale = 1073741824.0;       // 2^30
+inline constexpr double kGridStep = 1.0 / 1073741824.0;  // 2^-30
 
 /// What a step met that the grid cannot hold; bits of one word.
 enum RangeFlags : uint32_t {

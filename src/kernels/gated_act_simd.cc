@@ -49,15 +49,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<GatedAct>> GatedAct::Rows() {
   static constexpr KernelRow<GatedAct> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"gated_act/avx512", HWY_AVX3, N_AVX3::GatedActSimd},
+    {"gated_act/avx512", HWY_AVX3, N_AVX3::GatedActSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"gated_act/avx2", HWY_AVX2, N_AVX2::GatedActSimd},
+    {"gated_act/avx2", HWY_AVX2, N_AVX2::GatedActSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"gated_act/neon", HWY_NEON, N_NEON::GatedActSimd},
+    {"gated_act/neon", HWY_NEON, N_NEON::GatedActSimd},
 #endif
-      {"gated_act/ref", 0, GatedActRef},
+    {"gated_act/ref", 0, GatedActRef},
   };
   return kRows;
 }
@@ -65,15 +65,15 @@ std::span<const KernelRow<GatedAct>> GatedAct::Rows() {
 std::span<const KernelRow<SigmoidGate>> SigmoidGate::Rows() {
   static constexpr KernelRow<SigmoidGate> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"sigmoid_gate/avx512", HWY_AVX3, N_AVX3::SigmoidGateSimd},
+    {"sigmoid_gate/avx512", HWY_AVX3, N_AVX3::SigmoidGateSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"sigmoid_gate/avx2", HWY_AVX2, N_AVX2::SigmoidGateSimd},
+    {"sigmoid_gate/avx2", HWY_AVX2, N_AVX2::SigmoidGateSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"sigmoid_gate/neon", HWY_NEON, N_NEON::SigmoidGateSimd},
+    {"sigmoid_gate/neon", HWY_NEON, N_NEON::SigmoidGateSimd},
 #endif
-      {"sigmoid_gate/ref", 0, SigmoidGateRef},
+    {"sigmoid_gate/ref", 0, SigmoidGateRef},
   };
   return kRows;
 }

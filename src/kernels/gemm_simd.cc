@@ -3,8 +3,9 @@
 // leaf ends with a conversion per vector instead of a tree across lanes.
 //
 // Register budget: a block of R rows by 32 outputs keeps R * 32 / lanes accumulators, four weight vectors per pair of k
-// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would wait on its
-// own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8 lanes.
+// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would
+// wait on its own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8
+// lanes.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cc"
 #include <hwy/foreach_target.h>
@@ -198,15 +199,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<Gemm>> Gemm::Rows() {
   static constexpr KernelRow<Gemm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
+    {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
+    {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
+    {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
 #endif
-      {"gemm/ref", 0, GemmRef},
+    {"gemm/ref", 0, GemmRef},
   };
   return kRows;
 }

@@ -68,15 +68,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<RmsNorm>> RmsNorm::Rows() {
   static constexpr KernelRow<RmsNorm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"rms_norm/avx512", HWY_AVX3, N_AVX3::RmsNormSimd},
+    {"rms_norm/avx512", HWY_AVX3, N_AVX3::RmsNormSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"rms_norm/avx2", HWY_AVX2, N_AVX2::RmsNormSimd},
+    {"rms_norm/avx2", HWY_AVX2, N_AVX2::RmsNormSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"rms_norm/neon", HWY_NEON, N_NEON::RmsNormSimd},
+    {"rms_norm/neon", HWY_NEON, N_NEON::RmsNormSimd},
 #endif
-      {"rms_norm/ref", 0, RmsNormRef},
+    {"rms_norm/ref", 0, RmsNormRef},
   };
   return kRows;
 }
@@ -84,15 +84,15 @@ std::span<const KernelRow<RmsNorm>> RmsNorm::Rows() {
 std::span<const KernelRow<L2Norm>> L2Norm::Rows() {
   static constexpr KernelRow<L2Norm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"l2_norm/avx512", HWY_AVX3, N_AVX3::L2NormSimd},
+    {"l2_norm/avx512", HWY_AVX3, N_AVX3::L2NormSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"l2_norm/avx2", HWY_AVX2, N_AVX2::L2NormSimd},
+    {"l2_norm/avx2", HWY_AVX2, N_AVX2::L2NormSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"l2_norm/neon", HWY_NEON, N_NEON::L2NormSimd},
+    {"l2_norm/neon", HWY_NEON, N_NEON::L2NormSimd},
 #endif
-      {"l2_norm/ref", 0, L2NormRef},
+    {"l2_norm/ref", 0, L2NormRef},
   };
   return kRows;
 }
@@ -100,15 +100,15 @@ std::span<const KernelRow<L2Norm>> L2Norm::Rows() {
 std::span<const KernelRow<GatedNorm>> GatedNorm::Rows() {
   static constexpr KernelRow<GatedNorm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"gated_norm/avx512", HWY_AVX3, N_AVX3::GatedNormSimd},
+    {"gated_norm/avx512", HWY_AVX3, N_AVX3::GatedNormSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"gated_norm/avx2", HWY_AVX2, N_AVX2::GatedNormSimd},
+    {"gated_norm/avx2", HWY_AVX2, N_AVX2::GatedNormSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"gated_norm/neon", HWY_NEON, N_NEON::GatedNormSimd},
+    {"gated_norm/neon", HWY_NEON, N_NEON::GatedNormSimd},
 #endif
-      {"gated_norm/ref", 0, GatedNormRef},
+    {"gated_norm/ref", 0, GatedNormRef},
   };
   return kRows;
 }

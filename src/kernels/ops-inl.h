@@ -36,9 +36,7 @@ struct VectorOps {
   static HWY_INLINE I ToInt(F a) { return hn::ConvertTo(DI(), a); }
   static HWY_INLINE I SubInt(I a, I b) { return hn::Sub(a, b); }
   static HWY_INLINE I Half(I a) { return hn::ShiftRight<1>(a); }
-  static HWY_INLINE F PowerOfTwo(I n) {
-    return hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(n, hn::Set(DI(), 127))));
-  }
+  static HWY_INLINE F PowerOfTwo(I n) { return hn::BitCast(DF(), hn::ShiftLeft<23>(hn::Add(n, hn::Set(DI(), 127)))); }
 };
 
 #include "kernels/elementary.inc"

@@ -50,9 +50,9 @@ struct Rope {
   static std::span<const KernelRow<Rope>> Rows();
 };
 
-/// The top_k largest router logits of each token (ties: lower expert first), in descending order, and their softmax weights
-/// among themselves: w_i = e_i / sum(e), e_i = exp(l_i - l_0), the sum in that order. This equals the softmax over all
-/// experts renormalised over the chosen ones.
+/// The top_k largest router logits of each token (ties: lower expert first), in descending order, and their softmax
+/// weights among themselves: w_i = e_i / sum(e), e_i = exp(l_i - l_0), the sum in that order. This equals the softmax
+/// over all experts renormalised over the chosen ones.
 ///   logits   [T, *] float32, row stride logits_stride, the first E columns
 ///   experts  [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
 struct Route {

@@ -11,9 +11,9 @@ namespace trivet::kernels {
 struct TokenSpan {
   int32_t token_begin = 0;
   int32_t count = 0;
-  int32_t start = 0;                // 0: recurrent state begins as zero, whatever the slot holds
-  int32_t state_slot = 0;           // recurrent state of the sequence
-  const int32_t* pages = nullptr;   // [ceil((start + count) / 64)] KV pages in order of position
+  int32_t start = 0;               // 0: recurrent state begins as zero, whatever the slot holds
+  int32_t state_slot = 0;          // recurrent state of the sequence
+  const int32_t* pages = nullptr;  // [ceil((start + count) / 64)] KV pages in order of position
 };
 
 }  // namespace trivet::kernels

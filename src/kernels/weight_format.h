@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The format table of packed weights. A matrix [N, K] is stored in tiles of 32 output rows; inside a tile, k runs slowest
-// and, for each pair of k, all 32 rows stand side by side, so that a vector of outputs meets one activation at a time
-// and a tile is read front to back.
+// The format table of packed weights. A matrix [N, K] is stored in tiles of 32 output rows; inside a tile, k runs
+// slowest and, for each pair of k, all 32 rows stand side by side, so that a vector of outputs meets one activation at
+// a time and a tile is read front to back.
 #pragma once
 
 #include <cstddef>
@@ -44,9 +44,9 @@ const WeightFormatRow* FormatFor(tensor::DType dtype);
 ///   data  [ceil(N / 32)] tiles, 64-byte aligned; rows beyond N and columns beyond K hold zeros
 struct PackedMatrix {
   WeightFormat format = WeightFormat::kBF16;
-  int64_t n = 0;       // output rows
-  int64_t k = 0;       // columns
-  int64_t leaf = 0;    // leaf length along k: even; the last leaf may be shorter
+  int64_t n = 0;     // output rows
+  int64_t k = 0;     // columns
+  int64_t leaf = 0;  // leaf length along k: even; the last leaf may be shorter
   const std::byte* data = nullptr;
 
   int64_t tiles() const { return (n + kTileRows - 1) / kTileRows; }

@@ -67,8 +67,17 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, int
   const kernels::KvPages cache{runtime.caches.keys(index), runtime.caches.values(index), shard.kv_heads, dim};
   runtime.kernels.kv_write->run({k, stride, cache, step.spans, 0, tokens});
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.q_heads * dim);  // [T, q_heads * D]
-  kernels::Attention::Args args{q, stride, q_head, shard.q_heads, shard.q_to_kv.data(), cache,
-                                1.0F / std::sqrt(static_cast<float>(dim)), out.data(), step.spans, 0, 0};
+  kernels::Attention::Args args{q,
+                                stride,
+                                q_head,
+                                shard.q_heads,
+                                shard.q_to_kv.data(),
+                                cache,
+                                1.0F / std::sqrt(static_cast<float>(dim)),
+                                out.data(),
+                                step.spans,
+                                0,
+                                0};
   int64_t work = 0;
   for (const kernels::TokenSpan& span : step.spans) work += span.count * (span.start + span.count);
   runtime.Parallel(tokens * shard.kv_heads, work * shard.q_heads * dim, [&](int64_t begin, int64_t end) {

@@ -21,8 +21,17 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
   const float* ba = z + shard.v_heads * dv;
 
   const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
-  const kernels::Conv1d::Args conv{in.data(),  stride,   weights.taps.data(),  runtime.caches.conv(index),
-                                   runtime.caches.conv_stride(), qkv.data(), channels, geometry.conv_width, step.spans, 0, 0};
+  const kernels::Conv1d::Args conv{in.data(),
+                                   stride,
+                                   weights.taps.data(),
+                                   runtime.caches.conv(index),
+                                   runtime.caches.conv_stride(),
+                                   qkv.data(),
+                                   channels,
+                                   geometry.conv_width,
+                                   step.spans,
+                                   0,
+                                   0};
   // Sixteen channels at a time keep vectors whole.
   runtime.Parallel((channels + 15) / 16, tokens * channels * 16, [&](int64_t begin, int64_t end) {
     kernels::Conv1d::Args part = conv;
@@ -37,10 +46,23 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
   runtime.kernels.l2_norm->run({qkv.data() + shard.k_heads * dk, rows, dk, 1.0F, 0, heads});
 
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.v_heads * dv);  // [T, v_heads * dv]
-  const kernels::DeltaNet::Args delta{qkv.data(),     channels,      ba, stride, weights.a_log, weights.dt_bias,
-                                      shard.v_to_k.data(), shard.k_heads, shard.v_heads, dk, dv,
-                                      runtime.caches.state(index), runtime.caches.state_stride(), out.data(),
-                                      step.spans, 0, 0};
+  const kernels::DeltaNet::Args delta{qkv.data(),
+                                      channels,
+                                      ba,
+                                      stride,
+                                      weights.a_log,
+                                      weights.dt_bias,
+                                      shard.v_to_k.data(),
+                                      shard.k_heads,
+                                      shard.v_heads,
+                                      dk,
+                                      dv,
+                                      runtime.caches.state(index),
+                                      runtime.caches.state_stride(),
+                                      out.data(),
+                                      step.spans,
+                                      0,
+                                      0};
   runtime.Parallel(shard.v_heads, tokens * shard.v_heads * dk * dv * 4, [&](int64_t begin, int64_t end) {
     kernels::DeltaNet::Args part = delta;
     part.begin = begin;

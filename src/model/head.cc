@@ -26,7 +26,8 @@ Status Head(const Runtime& runtime, const Weights& weights, const StepView& step
   if (runtime.flags != nullptr) runtime.comm.SetReport(runtime.flags->load(std::memory_order_relaxed));
   TRY(runtime.comm.GatherColumns({local.data(), local_rows, mine ? vocab.real : 0, vocab.begin}, rows,
                                  runtime.geometry.vocab, logits));
-  if (runtime.sites != nullptr && !logits.empty()) runtime.sites->Add("logits", record::kNoLayer, std::as_bytes(logits));
+  if (runtime.sites != nullptr && !logits.empty())
+    runtime.sites->Add("logits", record::kNoLayer, std::as_bytes(logits));
   return {};
 }
 

@@ -19,8 +19,8 @@ struct RopeTable {
   std::span<float> sin;
 };
 
-/// Angles are position * theta^(-2i/d), the frequency rounded to float32 as references do; cosine and sine are computed in
-/// double and rounded once.
+/// Angles are position * theta^(-2i/d), the frequency rounded to float32 as references do; cosine and sine are computed
+/// in double and rounded once.
 RopeTable MakeRopeTable(const Runtime& runtime, const StepView& step);
 
 /// x[t] = embedding of token t.

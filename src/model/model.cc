@@ -15,7 +15,8 @@ Status Model::Forward(const StepView& step, const StepOutput& output) {
   TRY(Embed(runtime_, weights_.embed, step, x));
   for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
     TRY(Block(static_cast<int64_t>(layer), step, x));
-    if (!output.hidden.empty()) std::copy(x.begin(), x.end(), output.hidden.begin() + static_cast<int64_t>(layer * x.size()));
+    if (!output.hidden.empty())
+      std::copy(x.begin(), x.end(), output.hidden.begin() + static_cast<int64_t>(layer * x.size()));
   }
   return Head(runtime_, weights_, step, x, output.logits);
 }

@@ -14,7 +14,8 @@ struct Routed {
 };
 
 // Picks the tokens of `expert` from the routing of all, in ascending order.
-Routed TokensOf(const Runtime& runtime, std::span<const int32_t> experts, std::span<const float> weights, int64_t expert) {
+Routed TokensOf(const Runtime& runtime, std::span<const int32_t> experts, std::span<const float> weights,
+                int64_t expert) {
   const auto top_k = runtime.geometry.moe.top_k;
   const auto tokens = static_cast<int64_t>(experts.size()) / top_k;
   Routed routed{runtime.workspace.Take<int32_t>(tokens), runtime.workspace.Take<float>(tokens)};

@@ -23,8 +23,8 @@
 
 namespace trivet::model {
 
-/// A sum over K that leaves and ranks still add to: [T, H], on the integer grid or, in fast mode, in float32. Exactly one
-/// of the two is not empty.
+/// A sum over K that leaves and ranks still add to: [T, H], on the integer grid or, in fast mode, in float32. Exactly
+/// one of the two is not empty.
 struct Sums {
   std::span<int64_t> fixed;
   std::span<float> fast;
@@ -73,11 +73,12 @@ struct Runtime {
   Status AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums, std::span<float> x) const;
 
   /// Runs body(begin, end) over `count` items; `work` is their total cost in multiply-adds, from which the share of a
-  /// thread follows. A range stays short enough that peers see this rank's progress (comm::GroupOptions::hang_timeout_us).
+  /// thread follows. A range stays short enough that peers see this rank's progress
+  /// (comm::GroupOptions::hang_timeout_us).
   template <class Body>
   void Parallel(int64_t count, int64_t work, const Body& body) const {
-    // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one core.
-    // And no range is longer than 2^26, a third of a second on the slowest row.
+    // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one
+    // core. And no range is longer than 2^26, a third of a second on the slowest row.
     if (count == 0) return;
     const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 19, pool.size() * 4), work >> 26});
     pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());

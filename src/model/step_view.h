@@ -13,9 +13,9 @@ namespace trivet::model {
 
 /// T tokens of S sequences.
 struct StepView {
-  std::span<const TokenId> tokens;             // [T]
-  std::span<const kernels::TokenSpan> spans;   // [S]
-  std::span<const int32_t> logits_rows;        // [L] token rows whose logits are wanted, ascending
+  std::span<const TokenId> tokens;            // [T]
+  std::span<const kernels::TokenSpan> spans;  // [S]
+  std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
 };
 
 }  // namespace trivet::model

@@ -53,9 +53,11 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
     layer.attention = {bind.AMatrix(at + "attn.qkv"), bind.AMatrix(at + "attn.o"), bind.AVector(at + "attn.q_norm"),
                        bind.AVector(at + "attn.k_norm")};
   } else {
-    layer.delta_net = {bind.AMatrix(at + "gdn.in"),     bind.AMatrix(at + "gdn.out"),
+    layer.delta_net = {bind.AMatrix(at + "gdn.in"),
+                       bind.AMatrix(at + "gdn.out"),
                        bind.Taps(at + "gdn.conv", geometry.delta_net.conv_width),
-                       bind.AVector(at + "gdn.a_log"),  bind.AVector(at + "gdn.dt_bias"),
+                       bind.AVector(at + "gdn.a_log"),
+                       bind.AVector(at + "gdn.dt_bias"),
                        bind.AVector(at + "gdn.norm")};
   }
   if (geometry.layers[index].channel_mixer == plan::ChannelMixer::kMlp) {

@@ -32,9 +32,9 @@ using Matrix = kernels::PackedMatrix;
 
 /// Weights of an attention layer.
 struct AttentionWeights {
-  Matrix qkv;                      // [q_heads * (2) D + 2 kv_heads * D, H]
-  Matrix o;                        // [H, q_heads * D]
-  const float* q_norm = nullptr;   // [D], or null
+  Matrix qkv;                     // [q_heads * (2) D + 2 kv_heads * D, H]
+  Matrix o;                       // [H, q_heads * D]
+  const float* q_norm = nullptr;  // [D], or null
   const float* k_norm = nullptr;
 };
 

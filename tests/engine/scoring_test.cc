@@ -28,7 +28,8 @@ TEST(TokenLogprobs, AreLogSoftmaxAtTheNextToken) {
 }
 
 TEST(TokenLogprobs, LargeLogitsDoNotOverflow) {
-  const std::vector<double> logprobs = TokenLogprobs(std::vector<TokenId>{0, 1}, std::vector<float>{1e30F, -1e30F, 0, 0}, 2);
+  const std::vector<double> logprobs =
+      TokenLogprobs(std::vector<TokenId>{0, 1}, std::vector<float>{1e30F, -1e30F, 0, 0}, 2);
   EXPECT_NEAR(logprobs.at(0), -2e30, 1e24);
   EXPECT_TRUE(TokenLogprobs(std::vector<TokenId>{5}, std::vector<float>{1, 2}, 2).empty());
 }

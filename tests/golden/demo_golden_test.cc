@@ -44,7 +44,8 @@ TEST_P(DemoGolden, LogitsAreNearTheReference) {
 }
 
 INSTANTIATE_TEST_SUITE_P(RowsAndModes, DemoGolden,
-                         testing::Values(Variant{"", kernels::Numerics::kExact}, Variant{"ref", kernels::Numerics::kExact},
+                         testing::Values(Variant{"", kernels::Numerics::kExact},
+                                         Variant{"ref", kernels::Numerics::kExact},
                                          Variant{"", kernels::Numerics::kFast},
                                          Variant{"ref", kernels::Numerics::kFast}));
 

@@ -39,7 +39,8 @@ TEST(MakeRopeTable, AnglesArePositionTimesFrequency) {
   ASSERT_EQ(table.cos.size(), static_cast<size_t>(3 * half));
   for (int64_t t = 0; t < 3; ++t) {
     for (int64_t i = 0; i < half; ++i) {
-      const double angle = static_cast<double>(100 + t) * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
+      const double angle =
+          static_cast<double>(100 + t) * std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(half));
       EXPECT_NEAR(table.cos[static_cast<size_t>(t * half + i)], std::cos(angle), 1e-5);
       EXPECT_NEAR(table.sin[static_cast<size_t>(t * half + i)], std::sin(angle), 1e-5);
     }

@@ -33,7 +33,8 @@ TEST(DeltaNetLayer, StepsAreOneSequence) {
   DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, first.view(), all.first(19 * width), before);
   DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, last.view(), all.last(width), after);
   EXPECT_TRUE(std::equal(before.fixed.begin(), before.fixed.end(), expected.fixed.begin()));
-  EXPECT_TRUE(std::equal(after.fixed.begin(), after.fixed.end(), expected.fixed.end() - static_cast<std::ptrdiff_t>(width)));
+  EXPECT_TRUE(
+      std::equal(after.fixed.begin(), after.fixed.end(), expected.fixed.end() - static_cast<std::ptrdiff_t>(width)));
 }
 
 }  // namespace

@@ -39,7 +39,8 @@ TEST(Head, LogitsOfTheWantedRows) {
     ASSERT_TRUE(Head(rank.runtime(), rank.weights(), sequence.view(), x, logits).ok());
     for (size_t row = 0; row < 2; ++row) {
       const auto at = static_cast<size_t>(sequence.rows[row] * geometry.hidden);
-      const std::vector<double> expected = Expected(geometry, std::span(x).subspan(at, static_cast<size_t>(geometry.hidden)));
+      const std::vector<double> expected =
+          Expected(geometry, std::span(x).subspan(at, static_cast<size_t>(geometry.hidden)));
       for (size_t id = 0; id < expected.size(); ++id) {
         EXPECT_NEAR(logits[row * expected.size() + id], expected[id], 1e-5);
       }

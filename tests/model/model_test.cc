@@ -12,7 +12,9 @@ namespace trivet::model {
 namespace {
 
 plan::Geometry RandomGeometry(std::mt19937_64* random) {
-  const auto pick = [&](int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(*random); };
+  const auto pick = [&](int64_t low, int64_t high) {
+    return std::uniform_int_distribution<int64_t>(low, high)(*random);
+  };
   plan::Geometry geometry = pick(0, 1) == 1 ? SmallGeometry() : SmallDenseGeometry();
   geometry.hidden = pick(1, 90);
   geometry.vocab = pick(70, 200);  // OneSequence has ids below 70

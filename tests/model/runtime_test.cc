@@ -52,8 +52,7 @@ TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
   ASSERT_TRUE(rank.runtime().AddResidual("attn", 3, true, sums, x).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
   ASSERT_EQ(rank.runtime().sites->digests().size(), 1U);
-  EXPECT_EQ(rank.runtime().sites->digests()[0],
-            (record::SiteDigest{"attn", 3, Hash64(std::as_bytes(std::span(x)))}));
+  EXPECT_EQ(rank.runtime().sites->digests()[0], (record::SiteDigest{"attn", 3, Hash64(std::as_bytes(std::span(x)))}));
 }
 
 TEST(Runtime, MultiplyReadsRowsByMap) {

@@ -33,7 +33,8 @@ TEST(Weights, ShapesFollowTheShard) {
 
 TEST(Weights, LayersAreNumberedWithinTheirKind) {
   plan::Geometry geometry = SmallGeometry();
-  geometry.layers = {geometry.layers[0], geometry.layers[1], geometry.layers[0], geometry.layers[0], geometry.layers[1]};
+  geometry.layers = {geometry.layers[0], geometry.layers[1], geometry.layers[0], geometry.layers[0],
+                     geometry.layers[1]};
   const RankFixture rank(geometry, MakeLayout(geometry, 1), {});
   std::vector<int64_t> indices;
   for (const LayerWeights& layer : rank.weights().layers) indices.push_back(layer.index);

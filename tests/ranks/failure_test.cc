@@ -87,7 +87,8 @@ TEST_P(PlantedFailure, EndsTheRunInTime) {
   auto engine = Engine::Start(model_, options, {});
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   int64_t begin = 0, last_step = -1;
-  const Error error = StepToError(engine->get(), [&](int64_t step) { last_step = step; }, &begin);
+  const Error error = StepToError(
+      engine->get(), [&](int64_t step) { last_step = step; }, &begin);
   const double seconds = SecondsSince(begin);
   EXPECT_EQ(last_step, kFaultStep - 1);
   EXPECT_EQ(error.code, Code::kPeer);
@@ -115,14 +116,18 @@ TEST_P(SignalledFailure, EndsTheRunInTime) {
   ASSERT_EQ(children.size(), 2U);
   const int victim = children[static_cast<size_t>(rank - 1)];
   int64_t begin = 0;
-  const Error error = StepToError(engine->get(), [&, which = signal](int64_t step) {
-    if (step == kFaultStep) ::kill(victim, which);
-  }, &begin);
+  const Error error = StepToError(
+      engine->get(),
+      [&, which = signal](int64_t step) {
+        if (step == kFaultStep) ::kill(victim, which);
+      },
+      &begin);
   const double seconds = SecondsSince(begin);
   EXPECT_EQ(error.code, Code::kPeer);
   EXPECT_THAT(error.message, HasSubstr(fmt::format("rank {}: ", rank)));
-  EXPECT_THAT(error.message, HasSubstr(signal == SIGKILL ? fmt::format("process {} to run, found it killed by signal 9", victim)
-                                                         : std::string("hangs")));
+  EXPECT_THAT(error.message,
+              HasSubstr(signal == SIGKILL ? fmt::format("process {} to run, found it killed by signal 9", victim)
+                                          : std::string("hangs")));
   EXPECT_LT(seconds, kLimitS);
   EXPECT_LT(EndEngine(std::move(engine).value()), kLimitS);
   std::printf("%.2f s to the error: %s\n", seconds, error.message.c_str());

@@ -20,8 +20,8 @@ struct Digests {
   std::string error;  // of scoring
 };
 
-Digests DigestsOf(const std::string& fault, kernels::Numerics numerics, engine::Launch launch = engine::Launch::kThreads,
-            int64_t tokens = 20) {
+Digests DigestsOf(const std::string& fault, kernels::Numerics numerics,
+                  engine::Launch launch = engine::Launch::kThreads, int64_t tokens = 20) {
   const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
   engine::EngineOptions options;
   options.layout.ranks = 3;
@@ -35,7 +35,8 @@ Digests DigestsOf(const std::string& fault, kernels::Numerics numerics, engine::
   }
   auto engine = engine::Engine::Start(model, options, {});
   CHECK_MSG(engine.ok(), engine.error().message);
-  const auto scored = engine::Score(engine->get(), {{support::RandomTokens(tokens, model.geometry.vocab, 5)}, true, false});
+  const auto scored =
+      engine::Score(engine->get(), {{support::RandomTokens(tokens, model.geometry.vocab, 5)}, true, false});
   return {(*engine)->sites().digests(), scored.ok() ? "" : scored.error().message};
 }
 
@@ -72,13 +73,15 @@ TEST_P(SumFault, IsNamedInBothModes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, SumFault,
-    testing::Values(Planted{"partial-bf16:rank=1:site=4", "layer 2 gdn"}, Planted{"partial-bf16:rank=0:site=0", "layer 0 gdn"},
-                    Planted{"partial-bf16:rank=2:site=15", "layer 7 moe"}, Planted{"local-scale:rank=1:site=6", "layer 3 attn"},
-                    Planted{"local-scale:rank=2:site=1", "layer 0 moe"},
-                    // Leaves are cut when weights are loaded, so the first product shows it.
-                    Planted{"split-k:rank=1", "layer 0 gdn"}, Planted{"split-k:rank=0", "layer 0 gdn"}));
+INSTANTIATE_TEST_SUITE_P(Kinds, SumFault,
+                         testing::Values(Planted{"partial-bf16:rank=1:site=4", "layer 2 gdn"},
+                                         Planted{"partial-bf16:rank=0:site=0", "layer 0 gdn"},
+                                         Planted{"partial-bf16:rank=2:site=15", "layer 7 moe"},
+                                         Planted{"local-scale:rank=1:site=6", "layer 3 attn"},
+                                         Planted{"local-scale:rank=2:site=1", "layer 0 moe"},
+                                         // Leaves are cut when weights are loaded, so the first product shows it.
+                                         Planted{"split-k:rank=1", "layer 0 gdn"},
+                                         Planted{"split-k:rank=0", "layer 0 gdn"}));
 
 TEST(Fault, RankOrderCannotMatterToIntegers) {
   for (const char* fault : {"rank-order:rank=1", "rank-order:rank=2"}) {

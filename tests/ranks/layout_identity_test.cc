@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Exact mode's promise, byte by byte: every way to run the demo model gives the logits that one rank gives. And what fast
-// mode keeps of it: one layout gives one result.
+// Exact mode's promise, byte by byte: every way to run the demo model gives the logits that one rank gives. And what
+// fast mode keeps of it: one layout gives one result.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -143,8 +143,8 @@ TEST_F(LayoutIdentity, EveryCutOfEveryAxisAlone) {
   }
 }
 
-// Cut number i of every axis at once, the last axis shifted against the first: every legal cut of every rank count meets
-// the whole token set.
+// Cut number i of every axis at once, the last axis shifted against the first: every legal cut of every rank count
+// meets the whole token set.
 TEST_F(LayoutIdentity, EveryCutTogetherWithOthers) {
   for (int64_t ranks = 2; ranks <= kMostRanks; ++ranks) {
     size_t most = 0;
@@ -187,7 +187,8 @@ TEST_F(LayoutIdentity, PaddedCutsOfPaddedAxes) {
   for (const int64_t pad_to : {5, 7}) {
     EngineOptions options = AtRanks(3);
     options.layout.pad_to = pad_to;
-    options.layout.cuts = {{"attn", "pad"}, {"gdn", "pad"}, {"experts", "whole-pad"}, {"shared", "pad"}, {"vocab", "pad"}};
+    options.layout.cuts = {
+        {"attn", "pad"}, {"gdn", "pad"}, {"experts", "whole-pad"}, {"shared", "pad"}, {"vocab", "pad"}};
     ExpectFewEqual(options);
     options.layout.cuts = {{"attn", "overlap"}, {"gdn", "overlap"}, {"experts", "width-pad"}};
     ExpectFewEqual(options);
@@ -260,15 +261,15 @@ TEST_F(LayoutIdentity, DecodingIsScoring) {
     }
     Result<bool> more = true;
     while (more.ok() && *more) {
-      more = (*engine)->Step([&](const sched::Span& span, std::span<const float> logits,
-                                 bool wanted) -> Result<std::optional<TokenId>> {
-        const auto i = static_cast<size_t>(span.seq);
-        rows[i].insert(rows[i].end(), logits.begin(), logits.end());
-        if (!wanted) return std::optional<TokenId>();
-        const auto last = logits.last(static_cast<size_t>(Vocab()));
-        texts[i].push_back(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
-        return std::optional<TokenId>(texts[i].back());
-      });
+      more = (*engine)->Step(
+          [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
+            const auto i = static_cast<size_t>(span.seq);
+            rows[i].insert(rows[i].end(), logits.begin(), logits.end());
+            if (!wanted) return std::optional<TokenId>();
+            const auto last = logits.last(static_cast<size_t>(Vocab()));
+            texts[i].push_back(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+            return std::optional<TokenId>(texts[i].back());
+          });
     }
     ASSERT_TRUE(more.ok()) << more.error().message;
     std::vector<float> decoded;
@@ -288,7 +289,8 @@ TEST_F(LayoutIdentity, FastModeRepeatsItself) {
     options.sites = true;  // the engine reports ranks that disagree
     const std::vector<float> first = LogitsOf(options, Base().all, 0);
     for (const size_t batch : {0, 1, 7}) {
-      Compare(first, LogitsOf(options, Base().all, batch), fmt::format("{} batch {}", support::Describe(options), batch));
+      Compare(first, LogitsOf(options, Base().all, batch),
+              fmt::format("{} batch {}", support::Describe(options), batch));
     }
     for (const int64_t chunk : {7, 64}) {
       EngineOptions chunked = options;

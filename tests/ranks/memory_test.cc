@@ -82,11 +82,11 @@ TEST(LoadingMemory, IsTheShardAndTwoStagingBuffers) {
     const Result<plan::Layout> layout = plan::MakeLayout(model.geometry, options);
     ASSERT_TRUE(layout.ok()) << layout.error().message;
     const Measured measured = MeasureLoading(model, *layout);
-    std::printf("experts=%s: checkpoint %.1f MB, shard %.1f MB, peak growth %.1f MB, over the shard %.2f MB of %.2f MB\n",
-                experts, static_cast<double>(model.checkpoint.total_bytes()) * 1e-6,
-                static_cast<double>(measured.shard) * 1e-6, static_cast<double>(measured.growth) * 1e-6,
-                static_cast<double>(measured.growth - measured.shard) * 1e-6,
-                static_cast<double>(2 * engine::kStagingBytes + kSlackBytes) * 1e-6);
+    std::printf(
+        "experts=%s: checkpoint %.1f MB, shard %.1f MB, peak growth %.1f MB, over the shard %.2f MB of %.2f MB\n",
+        experts, static_cast<double>(model.checkpoint.total_bytes()) * 1e-6, static_cast<double>(measured.shard) * 1e-6,
+        static_cast<double>(measured.growth) * 1e-6, static_cast<double>(measured.growth - measured.shard) * 1e-6,
+        static_cast<double>(2 * engine::kStagingBytes + kSlackBytes) * 1e-6);
     EXPECT_LT(measured.shard, model.checkpoint.total_bytes() / 2);
     EXPECT_LE(measured.growth, measured.shard + 2 * engine::kStagingBytes + kSlackBytes);
     // All of it was written, so the measurement saw it.

@@ -27,7 +27,8 @@ std::vector<T> ReadTensor(const checkpoint::Checkpoint& file, const std::string&
 
 GoldenCase ReadCase(const checkpoint::Checkpoint& file, const std::string& prefix) {
   const std::vector<int64_t> tokens = ReadTensor<int64_t>(file, prefix + "tokens");
-  return {{tokens.begin(), tokens.end()}, ReadTensor<float>(file, prefix + "logits"),
+  return {{tokens.begin(), tokens.end()},
+          ReadTensor<float>(file, prefix + "logits"),
           ReadTensor<float>(file, prefix + "hidden")};
 }
 
@@ -129,7 +130,8 @@ std::string Describe(const engine::EngineOptions& options) {
   if (options.layout.pad_to > 0) text += fmt::format(" pad_to={}", options.layout.pad_to);
   for (const auto& [axis, cut] : options.layout.cuts) text += fmt::format(" {}={}", axis, cut);
   if (!options.kernels.rows.empty()) text += " rows=" + options.kernels.rows;
-  if (options.prefill_chunk != engine::EngineOptions{}.prefill_chunk) text += fmt::format(" chunk={}", options.prefill_chunk);
+  if (options.prefill_chunk != engine::EngineOptions{}.prefill_chunk)
+    text += fmt::format(" chunk={}", options.prefill_chunk);
   if (options.threads > 0) text += fmt::format(" threads={}", options.threads);
   if (options.numerics == kernels::Numerics::kFast) text += " fast";
   return text;

@@ -34,8 +34,8 @@ struct GoldenCase {
 /// The cases of a golden file: "case<i>.tokens" and "case<i>.logits", or plain "tokens", "logits" and "hidden".
 std::vector<GoldenCase> ReadGolden(const std::string& path);
 
-/// Exactly 2,000 tokens: the demo's golden cases, random tokens of lengths around the borders of pages and chunks, one of
-/// 640 tokens, and tokens that repeat.
+/// Exactly 2,000 tokens: the demo's golden cases, random tokens of lengths around the borders of pages and chunks, one
+/// of 640 tokens, and tokens that repeat.
 TokenSet TwoThousandTokens(const std::vector<GoldenCase>& golden, int64_t vocab);
 
 /// Deterministic random tokens.

@@ -96,25 +96,26 @@ std::vector<FilePart> SplitIntoFiles(size_t tensors, int files) {
 }  // namespace
 
 Json SyntheticConfig(const SyntheticModel& model) {
-  Json config = {{"model_type", model.experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text"},
-                 {"hidden_size", model.hidden},
-                 {"num_hidden_layers", model.layers},
-                 {"full_attention_interval", model.attention_interval},
-                 {"vocab_size", model.vocab},
-                 {"max_position_embeddings", model.max_positions},
-                 {"tie_word_embeddings", model.tied_head},
-                 {"rms_norm_eps", 1e-6},
-                 {"hidden_act", "silu"},
-                 {"num_attention_heads", model.q_heads},
-                 {"num_key_value_heads", model.kv_heads},
-                 {"head_dim", model.head_dim},
-                 {"linear_num_key_heads", model.k_heads},
-                 {"linear_num_value_heads", model.v_heads},
-                 {"linear_key_head_dim", model.k_dim},
-                 {"linear_value_head_dim", model.v_dim},
-                 {"linear_conv_kernel_dim", model.conv_width},
-                 {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.25}}},
-                 {"eos_token_id", 2}};
+  Json config = {
+      {"model_type", model.experts > 0 ? "qwen3_5_moe_text" : "qwen3_5_text"},
+      {"hidden_size", model.hidden},
+      {"num_hidden_layers", model.layers},
+      {"full_attention_interval", model.attention_interval},
+      {"vocab_size", model.vocab},
+      {"max_position_embeddings", model.max_positions},
+      {"tie_word_embeddings", model.tied_head},
+      {"rms_norm_eps", 1e-6},
+      {"hidden_act", "silu"},
+      {"num_attention_heads", model.q_heads},
+      {"num_key_value_heads", model.kv_heads},
+      {"head_dim", model.head_dim},
+      {"linear_num_key_heads", model.k_heads},
+      {"linear_num_value_heads", model.v_heads},
+      {"linear_key_head_dim", model.k_dim},
+      {"linear_value_head_dim", model.v_dim},
+      {"linear_conv_kernel_dim", model.conv_width},
+      {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", 10000.0}, {"partial_rotary_factor", 0.25}}},
+      {"eos_token_id", 2}};
   if (model.experts > 0) {
     config["num_experts"] = model.experts;
     config["num_experts_per_tok"] = model.top_k;

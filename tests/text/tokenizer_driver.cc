@@ -64,7 +64,7 @@ Result<Json> Answer(const std::string& line, Tokenizers* tokenizers) {
 }  // namespace
 }  // namespace trivet::text
 
-int main() {
+int main() {  // NOLINT(bugprone-exception-escape): a test program; running out of memory may end it
   std::ios::sync_with_stdio(false);
   trivet::text::Tokenizers tokenizers;
   for (std::string line; std::getline(std::cin, line);) {

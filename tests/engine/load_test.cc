@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "checkpoint/writer.h"
+#include "plan/axis_rules.h"
+#include "quant/convert.h"
+#include "tests/engine/small_model.h"
+
+namespace trivet::engine {
+namespace {
+
+using checkpoint::Checkpoint;
+using tensor::DType;
+using testing::HasSubstr;
+
+// A source tensor whole, as float32.
+std::vector<float> Source(const Checkpoint& checkpoint, const std::string& name) {
+  const checkpoint::TensorInfo* info = checkpoint.Find(name);
+  CHECK_MSG(info != nullptr, name);
+  std::vector<std::byte> bytes(static_cast<size_t>(info->bytes));
+  CHECK(checkpoint.Read(*info, 0, bytes).ok());
+  std::vector<float> values(bytes.size() * 8 / static_cast<size_t>(tensor::DTypeBits(info->dtype)));
+  CHECK(quant::DecodeToFloat(info->dtype, bytes, values).ok());
+  return values;
+}
+
+float At(const model::LoadedTensor& tensor, int64_t row, int64_t col) {
+  if (tensor.role == plan::Role::kVector)
+    return tensor.buffer.As<float>()[static_cast<size_t>(row * tensor.cols + col)];
+  return kernels::Element({tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()}, row, col);
+}
+
+// Every element of a loaded tensor is its source's, and zero where no slice puts one.
+void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, const model::LoadedTensor& loaded) {
+  ASSERT_EQ(loaded.rows, local.rows);
+  ASSERT_EQ(loaded.cols, local.cols);
+  std::vector<float> expected(static_cast<size_t>(local.rows * local.cols));
+  for (const plan::Slice& slice : local.slices) {
+    const std::vector<float> source = Source(checkpoint, slice.source);
+    const checkpoint::TensorInfo& info = *checkpoint.Find(slice.source);
+    const int64_t cols = info.shape.size() < 2 ? 1 : info.shape.back();
+    for (int64_t row = 0; row < slice.rows; ++row) {
+      for (int64_t col = 0; col < slice.cols; ++col) {
+        expected[static_cast<size_t>((slice.dst_row + row) * local.cols + slice.dst_col + col)] =
+            source[static_cast<size_t>((slice.src_row + row) * cols + slice.src_col + col)];
+      }
+    }
+  }
+  int64_t wrong = 0;
+  for (int64_t row = 0; row < local.rows; ++row) {
+    for (int64_t col = 0; col < local.cols; ++col) {
+      wrong += At(loaded, row, col) != expected[static_cast<size_t>(row * local.cols + col)];
+    }
+  }
+  EXPECT_EQ(wrong, 0) << local.name;
+}
+
+// Every tensor of every rank, for every cut: uneven, padded, overlapping, replicated.
+void ExpectEveryShardLoaded(const OpenedModel& model, int64_t ranks) {
+  for (const plan::AxisRule& axis : plan::AxisRules(model.geometry, ranks, 0)) {
+    for (const plan::CutRule& cut : axis.cuts) {
+      plan::LayoutOptions options;
+      options.ranks = ranks;
+      options.cuts[axis.axis] = cut.word;
+      const Result<plan::Layout> layout = plan::MakeLayout(model.geometry, options);
+      ASSERT_TRUE(layout.ok());
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const plan::ShardMap map = plan::MakeShardMap(model.geometry, *layout, rank, model.names);
+        const Result<model::LoadedTensors> loaded = LoadShard(model.checkpoint, map, {}, {});
+        ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+        ASSERT_EQ(loaded->size(), map.tensors.size());
+        for (const plan::LocalTensor& local : map.tensors)
+          ExpectLoaded(model.checkpoint, local, loaded->at(local.name));
+      }
+    }
+  }
+}
+
+TEST(LoadShard, EverySliceIsItsSource) {
+  support::SyntheticModel extents;
+  extents.layers = 2;
+  extents.attention_interval = 2;
+  extents.experts = 3;
+  extents.shared_width = 20;
+  extents.expert_width = 40;
+  for (const DType dtype : {DType::kBF16, DType::kF16, DType::kF32}) {
+    extents.dtype = dtype;
+    extents.some_f32 = dtype == DType::kBF16;
+    const SmallModel small(extents);
+    ExpectEveryShardLoaded(small.model(), 3);
+  }
+}
+
+// A checkpoint with one tensor "t" [rows, cols] of counted elements.
+Checkpoint OneTensor(const TempDir& dir, DType dtype, int64_t rows, int64_t cols) {
+  const checkpoint::TensorDecl decl{"t", dtype, {rows, cols}};
+  auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), {&decl, 1}, {});
+  CHECK(writer.ok());
+  std::vector<uint16_t> row(static_cast<size_t>(cols));
+  for (int64_t i = 0; i < rows; ++i) {
+    for (size_t j = 0; j < row.size(); ++j)
+      row[j] = static_cast<uint16_t>((static_cast<size_t>(i) * 7919 + j) % 0x7F00);
+    const auto bytes = std::as_bytes(std::span(row));
+    CHECK(writer->Append(bytes.first(static_cast<size_t>(cols * tensor::DTypeBits(dtype) / 8))).ok());
+  }
+  CHECK(writer->Finish().ok());
+  std::vector<std::string> notices;
+  Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path(), &notices);
+  CHECK_MSG(checkpoint.ok(), checkpoint.error().message);
+  return std::move(checkpoint).value();
+}
+
+plan::ShardMap OneSlice(const plan::Slice& slice, int64_t rows, int64_t cols) {
+  return {{{"local", plan::Role::kMatrix, rows, cols, 128, {slice}}}};
+}
+
+// Rows longer than a staging buffer, a few columns of long rows, and many short rows.
+TEST(LoadShard, PiecesOfEveryShape) {
+  const TempDir dir;
+  constexpr int64_t kLong = kStagingBytes / 2 + 1000;  // elements of two bytes: more than a buffer
+  const Checkpoint wide = OneTensor(dir, DType::kBF16, 3, kLong);
+  for (const plan::Slice& slice : {plan::Slice{"t", 1, 0, 2, kLong, 0, 0}, plan::Slice{"t", 0, kLong - 10, 3, 10, 1, 2},
+                                   plan::Slice{"t", 2, 5, 1, kLong - 5, 0, 3}}) {
+    const plan::ShardMap map = OneSlice(slice, slice.dst_row + slice.rows + 1, slice.dst_col + slice.cols + 1);
+    const Result<model::LoadedTensors> loaded = LoadShard(wide, map, {}, {});
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    ExpectLoaded(wide, map.tensors[0], loaded->at("local"));
+  }
+  const Checkpoint tall = OneTensor(dir, DType::kBF16, 5000, 40);
+  const plan::ShardMap map = OneSlice({"t", 17, 3, 4900, 2, 5, 1}, 4999, 4);
+  const Result<model::LoadedTensors> loaded = LoadShard(tall, map, {}, {});
+  ASSERT_TRUE(loaded.ok());
+  ExpectLoaded(tall, map.tensors[0], loaded->at("local"));
+}
+
+TEST(LoadShard, AnUnknownDtypeIsNamed) {
+  const TempDir dir;
+  const Checkpoint checkpoint = OneTensor(dir, DType::kI8, 2, 4);
+  const Result<model::LoadedTensors> loaded = LoadShard(checkpoint, OneSlice({"t", 0, 0, 2, 4, 0, 0}, 2, 4), {}, {});
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, Code::kUnsupported);
+  EXPECT_THAT(loaded.error().message, HasSubstr("t: expected BF16, F16 or F32, found I8"));
+}
+
+TEST(LoadShard, AFileThatShrankIsAnError) {
+  const SmallModel small;
+  const Result<plan::Layout> layout = plan::MakeLayout(small.model().geometry, {});
+  ASSERT_TRUE(layout.ok());
+  const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
+  std::filesystem::resize_file(small.dir().Path("model.safetensors"), 5000);
+  const Result<model::LoadedTensors> loaded = LoadShard(small.model().checkpoint, map, {}, {});
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().code, Code::kInvalid);
+  EXPECT_THAT(loaded.error().message, HasSubstr("model.safetensors"));
+}
+
+TEST(LoadShard, TheCheckCanEndIt) {
+  const SmallModel small;
+  const Result<plan::Layout> layout = plan::MakeLayout(small.model().geometry, {});
+  ASSERT_TRUE(layout.ok());
+  const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
+  int checks = 0, progress = 0;
+  const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
+  const Result<model::LoadedTensors> loaded = LoadShard(
+      small.model().checkpoint, map, [&](int64_t, int64_t) { ++progress; }, check);
+  ASSERT_FALSE(loaded.ok());
+  EXPECT_EQ(loaded.error().message, "a peer is gone");
+  EXPECT_EQ(checks, 3);
+  EXPECT_EQ(progress, 3);
+}
+
+}  // namespace
+}  // namespace trivet::engine

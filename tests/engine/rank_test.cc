@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/engine/small_model.h"
+
+namespace trivet::engine {
+namespace {
+
+using testing::HasSubstr;
+
+sched::StepPlan ThreeTokens() {
+  sched::StepPlan plan;
+  plan.tokens = {5, 6, 7};
+  sched::Span span;
+  span.count = 3;
+  span.page_count = 1;
+  span.logits_count = 1;
+  plan.spans = {span};
+  plan.pages = {0};
+  plan.logits_rows = 1;
+  return plan;
+}
+
+RankOptions SmallOptions() {
+  RankOptions options;
+  options.kernels = kernels::SelectKernels({}).value();
+  options.limits = {2, 16, 16, 16, 4, 64};
+  options.sites = true;
+  return options;
+}
+
+// Two ranks of one model on two threads, without an engine around them.
+class TwoRanks : public testing::Test {
+ protected:
+  TwoRanks() {
+    plan::LayoutOptions layout;
+    layout.ranks = 2;
+    layout_ = plan::MakeLayout(small_.model().geometry, layout).value();
+    group_ = std::move(comm::Group::Make({.ranks = 2})).value();
+  }
+
+  std::unique_ptr<RankWorker> Worker(int64_t rank, const RankOptions& options) {
+    auto worker =
+        RankWorker::Make(small_.model(), layout_, options, comm::Communicator(group_.get(), rank, options.fault), {});
+    CHECK_MSG(worker.ok(), worker.error().message);
+    return std::move(worker).value();
+  }
+
+  const SmallModel small_;
+  plan::Layout layout_;
+  std::unique_ptr<comm::Group> group_;
+};
+
+TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {
+  const auto first = Worker(0, SmallOptions()), second = Worker(1, SmallOptions());
+  Status served = MakeError(Code::kPeer, "not yet");
+  std::thread thread([&] { served = second->Serve(); });
+  std::vector<float> logits(static_cast<size_t>(small_.vocab()));
+  const sched::StepPlan plan = ThreeTokens();
+  ASSERT_TRUE(first->Announce(&plan).ok());
+  EXPECT_TRUE(first->RunStep(plan, {logits, {}}).ok());
+  EXPECT_TRUE(first->Announce(nullptr).ok());
+  thread.join();
+  EXPECT_TRUE(served.ok());
+  // Embedding, two sites a layer, and on rank 0 the logits.
+  const size_t layers = small_.model().geometry.layers.size();
+  EXPECT_EQ(first->sites().digests().size(), 2 + 2 * layers);
+  EXPECT_EQ(second->sites().digests().size(), 1 + 2 * layers);
+  EXPECT_EQ(first->range_flags(), kernels::kInRange);
+  EXPECT_GT(first->weight_bytes(), 0);
+}
+
+TEST_F(TwoRanks, RanksWithOtherWeightsAreFoundOut) {
+  // Where nothing is reduced, the fault of rank 1 stays its own.
+  plan::LayoutOptions options;
+  options.ranks = 2;
+  options.cuts = {{"gdn", "replicate"}};
+  layout_ = plan::MakeLayout(small_.model().geometry, options).value();
+  RankOptions faulty = SmallOptions();
+  faulty.fault = {comm::FaultKind::kSplitK, 1, 0, 0};
+  const auto first = Worker(0, faulty), second = Worker(1, faulty);
+  Status served;
+  std::thread thread([&] { served = second->Serve(); });
+  const sched::StepPlan plan = ThreeTokens();
+  std::vector<float> logits(static_cast<size_t>(small_.vocab()));
+  ASSERT_TRUE(first->Announce(&plan).ok());
+  const Status ran = first->RunStep(plan, {logits, {}});
+  thread.join();
+  ASSERT_FALSE(ran.ok());
+  EXPECT_EQ(ran.error().code, Code::kPeer);
+  EXPECT_THAT(ran.error().message, HasSubstr("rank 1: expected the digest"));
+  EXPECT_THAT(ran.error().message, HasSubstr("layer 0 gdn"));
+  ASSERT_FALSE(served.ok());
+  EXPECT_EQ(served.error().message, ran.error().message);
+}
+
+TEST_F(TwoRanks, LoadingEndsWhenTheGroupHasFailed) {
+  group_->Abort("rank 0: gave up");
+  const auto worker =
+      RankWorker::Make(small_.model(), layout_, SmallOptions(), comm::Communicator(group_.get(), 1), {});
+  ASSERT_FALSE(worker.ok());
+  EXPECT_EQ(worker.error().code, Code::kPeer);
+}
+
+TEST_F(TwoRanks, LoadingShowsProgress) {
+  const uint32_t before = group_->progress(1).load();
+  Worker(1, SmallOptions());
+  EXPECT_GT(group_->progress(1).load(), before + 10);
+}
+
+}  // namespace
+}  // namespace trivet::engine
