@@ -61,27 +61,38 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
   return sample;
 }
 
-// Bytes per second of a plain read of `bytes` by `threads` threads: the most a decode step could reach.
-Result<double> ReadRate(int64_t bytes, int threads) {
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(bytes / 64 * 64, "read benchmark"));
-  const std::span<uint64_t> words = buffer.As<uint64_t>();
-  std::fill(words.begin(), words.end(), 1);
-  ThreadPool pool(threads);
-  std::atomic<uint64_t> sink{0};
-  double best = 0;
-  for (int round = 0; round < 5; ++round) {
+// A plain read of as many bytes as the weights, by as many threads: the most a decode step could reach.
+class ReadLoop {
+ public:
+  static Result<std::unique_ptr<ReadLoop>> Make(int64_t bytes, int threads) {
+    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(bytes / 64 * 64, "read benchmark"));
+    std::unique_ptr<ReadLoop> loop(new ReadLoop(std::move(buffer), threads));
+    std::fill(loop->words_.begin(), loop->words_.end(), 1);
+    return loop;
+  }
+
+  // Bytes per second of one pass.
+  double Pass() {
     const int64_t begin = NowUs();
-    pool.ParallelFor(static_cast<int64_t>(words.size()), 1 << 16, [&](int64_t from, int64_t to) {
+    pool_.ParallelFor(static_cast<int64_t>(words_.size()), 1 << 16, [&](int64_t from, int64_t to) {
       uint64_t sums[8] = {};
       for (int64_t i = from; i + 8 <= to; i += 8) {
-        for (int64_t j = 0; j < 8; ++j) sums[j] += words[static_cast<size_t>(i + j)];
+        for (int64_t j = 0; j < 8; ++j) sums[j] += words_[static_cast<size_t>(i + j)];
       }
-      sink += std::accumulate(sums, sums + 8, uint64_t{0});
+      sink_ += std::accumulate(sums, sums + 8, uint64_t{0});
     });
-    best = std::max(best, static_cast<double>(bytes) / std::max(1e-6, static_cast<double>(NowUs() - begin) * 1e-6));
+    return static_cast<double>(buffer_.bytes()) / std::max(1e-6, static_cast<double>(NowUs() - begin) * 1e-6);
   }
-  return best;
-}
+
+ private:
+  ReadLoop(device::Buffer buffer, int threads)
+      : buffer_(std::move(buffer)), words_(buffer_.As<uint64_t>()), pool_(threads) {}
+
+  device::Buffer buffer_;
+  std::span<uint64_t> words_;
+  ThreadPool pool_;
+  std::atomic<uint64_t> sink_{0};
+};
 
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -133,25 +144,29 @@ Status Execute(BenchFlags flags) {
   TRY_ASSIGN(const Loaded exact, Load(flags.engine, options));
   options.numerics = kernels::Numerics::kFast;
   TRY_ASSIGN(const std::unique_ptr<engine::Engine> fast, engine::Engine::Start(*exact.model, options, {}));
-  Series series[2] = {{"exact", {}, {}}, {"fast", {}, {}}};
-  int64_t next_id = 0;
-  for (int64_t round = -1; round < flags.rounds; ++round) {  // the first warms up
-    for (int which = 0; which < 2; ++which) {
-      TRY_ASSIGN(const Sample sample, Round(which == 0 ? exact.engine.get() : fast.get(), flags, &next_id));
-      if (round < 0) continue;
-      series[which].prefill.push_back(sample.prefill_s);
-      series[which].decode.push_back(sample.decode_s);
-    }
-  }
-  const engine::OpenedModel& model = *exact.model;
-  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, exact.engine->layout(), engine::BytesOf(model));
+  const plan::LayoutCost cost =
+      plan::PriceLayout(exact.model->geometry, exact.engine->layout(), engine::BytesOf(*exact.model));
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
   for (const plan::RankCost& rank : cost.ranks) {
     step_bytes += static_cast<double>(rank.step_bytes);
     weights += static_cast<double>(rank.weight_bytes);
   }
   const int threads = exact.engine->rank_options().threads * static_cast<int>(exact.engine->layout().ranks);
-  TRY_ASSIGN(const double read_rate, ReadRate(static_cast<int64_t>(weights), threads));
+  TRY_ASSIGN(const std::unique_ptr<ReadLoop> read, ReadLoop::Make(static_cast<int64_t>(weights), threads));
+  Series series[2] = {{"exact", {}, {}}, {"fast", {}, {}}};
+  std::vector<double> reads;
+  int64_t next_id = 0;
+  for (int64_t round = -1; round < flags.rounds; ++round) {  // the first warms up
+    // Who goes first changes from round to round: the second finds a warmer processor.
+    for (const int64_t which : {round & 1, ~round & 1}) {
+      TRY_ASSIGN(const Sample sample, Round(which == 0 ? exact.engine.get() : fast.get(), flags, &next_id));
+      if (round < 0) continue;
+      series[which].prefill.push_back(sample.prefill_s);
+      series[which].decode.push_back(sample.decode_s);
+    }
+    reads.push_back(read->Pass());
+  }
+  const double read_rate = Median(reads);
   for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
   std::vector<double> decode, prefill;
   for (size_t i = 0; i < series[0].decode.size(); ++i) {

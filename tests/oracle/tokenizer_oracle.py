@@ -26,9 +26,11 @@ ALPHABETS = {
     "ascii": [chr(c) for c in range(32, 127)],
     "letters": list("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"),
     "digits": list("0123456789") + list("٠١٢٣४५६Ⅷ²½①"),
-    "spaces": list("    \t\n\r\n\n") + list("\x0b\x0c\x85\u00a0\u1680\u180e\u2003\u2028\u2029\u202f\u205f\u3000\u200b\ufeff"),
+    "spaces": list("    \t\n\r\n\n") +
+              list("\x0b\x0c\x85\u00a0\u1680\u180e\u2003\u2028\u2029\u202f\u205f\u3000\u200b\ufeff"),
     "latin": list("éèêëçñöüßøåæœđłžšİıſŉÀÉÎÕÜŸĞ"),
-    "marks": list("aeiou") + list("\u0300\u0301\u0302\u0303\u0308\u0323\u0327\u0328\u0345\u093c\u0941\u3099\u20dd\u0903"),
+    "marks": list("aeiou"
+                  "\u0300\u0301\u0302\u0303\u0308\u0323\u0327\u0328\u0345\u093c\u0941\u3099\u20dd\u0903"),
     "greek_cyrillic": list("αβγδςσΣΩЖжЯяЁёЇї"),
     "hangul": list("가각힣한글테스트") + list("\u1100\u1161\u11a8\u1112\u1175\u11c2"),
     "cjk": list("中文字符測試日本語漢字ひらがなカタカナー々〇、。「」"),
