@@ -80,6 +80,7 @@ Result<engine::Generation> Stream(Session* session, std::vector<TokenId> prompt,
     PrintJson(*session, last);
   } else {
     std::puts("");
+    std::fflush(stdout);  // before anything follows on standard error
     if (session->flags.logprobs >= 0) std::puts(DumpJson(LogprobsJson(*session, last), 1).c_str());
   }
   return last;

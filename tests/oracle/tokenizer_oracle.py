@@ -58,7 +58,8 @@ RUNS = ["a", " ", "\n", "\t", "9", "é", "中", "🙂", "!", "'", "\u0301", "▁
 
 def generated_texts(rng, count, contents):
     """Texts that mix alphabets, words, code and the contents of added tokens."""
-    texts = ["", " ", "  ", "\n", "a", "é", "\u0301", "🙂", "\x00", "it's", "'s", "IT'S", "it'ſ", "a\u0301\u0323b", "가\u11a8"]
+    texts = ["", " ", "  ", "\n", "a", "é", "\u0301", "🙂", "\x00", "it's", "'s", "IT'S", "it'ſ", "a\u0301\u0323b",
+             "가\u11a8"]
     texts += WORDS + CODE + [" ".join(WORDS)]
     texts += contents + [f" {c} " for c in contents] + [f"a{c}b" for c in contents] + [c + c for c in contents]
     names = list(ALPHABETS)
@@ -147,7 +148,8 @@ class Comparison:
         plan = []
         for case in json.loads(path.read_text())["cases"]:
             for add_special, key in ((False, "ids"), (True, "ids_special")):
-                plan.append(({"op": "encode", "text": case["text"], "add_special_tokens": add_special}, "ids", case[key]))
+                request = {"op": "encode", "text": case["text"], "add_special_tokens": add_special}
+                plan.append((request, "ids", case[key]))
             for op in ("decode", "stream"):
                 for skip, key in ((False, "decoded"), (True, "decoded_skip")):
                     plan.append(({"op": op, "ids": case["ids"], "skip_special": skip}, "text", case[key]))
@@ -301,7 +303,8 @@ def made_tokenizers():
         tokenizer.post_processor = template()
         yield f"pre-tokenizer {name}", add_tokens(tokenizer)
         # A space before every word shows where words begin, also around characters outside the vocabulary.
-        marked = pre_tokenizers.Sequence([pre_tokenizer, pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)])
+        spaces = pre_tokenizers.ByteLevel(add_prefix_space=True, use_regex=False)
+        marked = pre_tokenizers.Sequence([pre_tokenizer, spaces])
         yield f"marked pre-tokenizer {name}", add_tokens(trained(marked, None, True))
     base = trained(pre_tokenizers.Metaspace(), None, False)
     for fuse in (False, True):

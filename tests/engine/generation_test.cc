@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/generation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/prompts.h"
+#include "tests/support/model_runs.h"
+
+namespace trivet::engine {
+namespace {
+
+using testing::HasSubstr;
+
+// The demo model's engine and tokenizer.
+class Generating : public testing::Test {
+ protected:
+  Generating() { Restart({}); }
+
+  void Restart(const EngineOptions& options) {
+    engine_.reset();
+    auto engine = Engine::Start(model_, options, {});
+    CHECK_MSG(engine.ok(), engine.error().message);
+    engine_ = std::move(engine).value();
+  }
+
+  GenerationRequest Asking(const std::string& question) const {
+    GenerationRequest request;
+    request.prompt = prompts_.EncodeChat({{"messages", {{{"role", "user"}, {"content", question}}}}}).value();
+    request.sampling.temperature = 0;
+    return request;
+  }
+
+  // Runs the requests as one batch; pieces are put together and must be the text.
+  std::vector<Generation> Generate(std::vector<GenerationRequest> requests) {
+    Generator generator(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
+    for (GenerationRequest& request : requests) {
+      const Result<int64_t> index = generator.Submit(std::move(request));
+      EXPECT_TRUE(index.ok()) << index.error().message;
+    }
+    std::vector<Generation> ended(requests.size());
+    std::vector<std::string> streamed(requests.size());
+    const Status ran = generator.Run([&](const Generation& generation, const std::string& piece) {
+      const auto i = static_cast<size_t>(generation.index);
+      streamed[i] += piece;
+      if (generation.finish != FinishReason::kNone) ended[i] = generation;
+    });
+    EXPECT_TRUE(ran.ok()) << ran.error().message;
+    for (size_t i = 0; i < ended.size(); ++i) EXPECT_EQ(streamed[i], ended[i].text);
+    return ended;
+  }
+
+  const OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
+  const Prompts prompts_ = Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  std::unique_ptr<Engine> engine_;
+};
+
+const char* const kQuestion = "Omar has 90 shells and buys 85 more. How many shells does Omar have now?";
+const char* const kAnswer = "90 + 85 = 175. There are 175 shells. #### 175";
+
+TEST_F(Generating, AnswersAndStopsAtTheEndToken) {
+  const std::vector<Generation> ended = Generate({Asking(kQuestion)});
+  EXPECT_EQ(ended[0].text, kAnswer);
+  EXPECT_EQ(ended[0].finish, FinishReason::kStop);
+  EXPECT_EQ(ended[0].tokens.back(), 2);
+  EXPECT_TRUE(ended[0].logprobs.empty());
+}
+
+TEST_F(Generating, MaxTokensEndsIt) {
+  GenerationRequest request = Asking(kQuestion);
+  request.max_tokens = 5;
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(ended[0].tokens.size(), 5U);
+  EXPECT_EQ(ended[0].finish, FinishReason::kLength);
+  EXPECT_EQ(std::string(kAnswer).find(ended[0].text), 0U);
+}
+
+TEST_F(Generating, AStopStringIsLeftOut) {
+  GenerationRequest request = Asking(kQuestion);
+  request.stop = {"never this", " ####"};
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(ended[0].text, "90 + 85 = 175. There are 175 shells.");
+  EXPECT_EQ(ended[0].finish, FinishReason::kStop);
+}
+
+TEST_F(Generating, IgnoringTheEndGoesOnToTheLimit) {
+  GenerationRequest request = Asking(kQuestion);
+  request.ignore_eos = true;
+  request.max_tokens = 60;
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(ended[0].tokens.size(), 60U);
+  EXPECT_EQ(ended[0].finish, FinishReason::kLength);
+}
+
+TEST_F(Generating, WithoutALimitTheContextIsTheLimit) {
+  EngineOptions options;
+  options.max_context = 64;
+  Restart(options);
+  GenerationRequest request = Asking(kQuestion);
+  request.ignore_eos = true;
+  const size_t prompt = request.prompt.size();
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(prompt + ended[0].tokens.size(), 64U);
+}
+
+TEST_F(Generating, LogprobsOfEveryToken) {
+  GenerationRequest request = Asking(kQuestion);
+  request.logprobs = true;
+  request.sampling.logprobs = 3;
+  const std::vector<Generation> ended = Generate({request});
+  ASSERT_EQ(ended[0].logprobs.size(), ended[0].tokens.size());
+  for (size_t i = 0; i < ended[0].tokens.size(); ++i) {
+    const sampling::SampleResult& one = ended[0].logprobs[i];
+    EXPECT_EQ(one.token, ended[0].tokens[i]);
+    ASSERT_EQ(one.top.size(), 3U);
+    EXPECT_EQ(one.top[0].first, one.token);  // greedy
+    EXPECT_EQ(one.top[0].second, one.logprob);
+    EXPECT_LE(one.logprob, 0);
+  }
+}
+
+// A request's text depends on its place in the order of submission, not on who runs beside it nor on the ranks.
+TEST_F(Generating, TextsDoNotDependOnBatchOrRanks) {
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < 9; ++i) {
+    requests.push_back(Asking(i % 2 == 0 ? kQuestion : "Write 249 in words."));
+    requests.back().sampling.temperature = i % 3 == 0 ? 0 : 1.3;
+    requests.back().sampling.seed = 11;
+    requests.back().max_tokens = 25;
+  }
+  const std::vector<Generation> together = Generate(requests);
+  EXPECT_NE(together[2].text, together[4].text) << "the same request twice is sampled twice";
+  EngineOptions options;
+  options.layout.ranks = 3;
+  options.max_sequences = 2;
+  options.prefill_chunk = 5;
+  Restart(options);
+  const std::vector<Generation> apart = Generate(requests);
+  for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[i].tokens, apart[i].tokens) << i;
+}
+
+TEST_F(Generating, WhatCannotRunIsRefused) {
+  Generator generator(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
+  const auto refusal = [&](GenerationRequest request) {
+    const Result<int64_t> index = generator.Submit(std::move(request));
+    return index.ok() ? Error{Code::kUsage, "accepted"} : index.error();
+  };
+  GenerationRequest request = Asking(kQuestion);
+  request.prompt.assign(2048, 1);
+  EXPECT_EQ(refusal(request).code, Code::kCapacity);
+  EXPECT_THAT(refusal(request).message, HasSubstr("expected at most 2047 tokens"));
+  request.prompt.clear();
+  EXPECT_EQ(refusal(request).code, Code::kInvalid);
+  request = Asking(kQuestion);
+  request.sampling.top_p = -1;
+  EXPECT_EQ(refusal(request).code, Code::kInvalid);
+  request = Asking(kQuestion);
+  request.stop = {""};
+  EXPECT_EQ(refusal(request).code, Code::kInvalid);
+  // Nothing of that is left: a run has nothing to do.
+  EXPECT_TRUE(generator.Run([](const Generation&, const std::string&) { FAIL(); }).ok());
+}
+
+TEST(FinishReasonName, Words) {
+  EXPECT_STREQ(FinishReasonName(FinishReason::kNone), "none");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kStop), "stop");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kLength), "length");
+}
+
+}  // namespace
+}  // namespace trivet::engine

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/prompts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "tests/io/temp_dir.h"
+#include "tests/support/model_runs.h"
+
+namespace trivet::engine {
+namespace {
+
+using testing::HasSubstr;
+
+const char* const kQuestion = "Omar has 90 shells and buys 85 more. How many shells does Omar have now?";
+
+Prompts Demo() {
+  Result<Prompts> prompts = Prompts::Open(support::DemoDir(TRIVET_ROOT));
+  CHECK_MSG(prompts.ok(), prompts.error().message);
+  return std::move(prompts).value();
+}
+
+Json Asking(const std::string& question) {
+  return {{"messages", {{{"role", "user"}, {"content", question}}}}};
+}
+
+TEST(Prompts, RendersByTheTemplate) {
+  const Prompts prompts = Demo();
+  ASSERT_TRUE(prompts.has_template());
+  EXPECT_EQ(prompts.Render(Asking("Hi")).value(), "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  Json request = Asking("Hi");
+  request["add_generation_prompt"] = false;
+  EXPECT_EQ(prompts.Render(request).value(), "<|im_start|>user\nHi<|im_end|>\n");
+}
+
+// The golden cases begin with the same conversation.
+TEST(Prompts, TokensAreThoseOfTheReference) {
+  const Prompts prompts = Demo();
+  const auto golden = support::ReadGolden(support::DemoDir(TRIVET_ROOT) + "/golden/demo-golden.safetensors");
+  const std::vector<TokenId> tokens = prompts.EncodeChat(Asking(kQuestion)).value();
+  ASSERT_LT(tokens.size(), golden[2].tokens.size());
+  EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), golden[2].tokens.begin()));
+  EXPECT_EQ(prompts.EncodeText("Once upon a time").value(), golden[3].tokens);
+}
+
+TEST(Prompts, RequestsThatAreNoConversationAreRefused) {
+  const Prompts prompts = Demo();
+  for (const Json& request : {Json::object(), Json({{"messages", "hello"}}), Json({{"messages", Json()}}), Json("x")}) {
+    const Result<std::string> rendered = prompts.Render(request);
+    ASSERT_FALSE(rendered.ok()) << DumpJson(request);
+    EXPECT_EQ(rendered.error().code, Code::kInvalid);
+    EXPECT_THAT(rendered.error().message, HasSubstr("\"messages\""));
+  }
+  Json request = Asking("Hi");
+  request["add_generation_prompt"] = 3;
+  EXPECT_FALSE(prompts.Render(request).ok());
+}
+
+TEST(Prompts, WithoutATemplateThereIsNoChat) {
+  const TempDir dir;
+  std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+  const Result<Prompts> prompts = Prompts::Open(dir.Path());
+  ASSERT_TRUE(prompts.ok()) << prompts.error().message;
+  EXPECT_FALSE(prompts->has_template());
+  const Result<std::string> rendered = prompts->Render(Asking("Hi"));
+  ASSERT_FALSE(rendered.ok());
+  EXPECT_EQ(rendered.error().code, Code::kUnsupported);
+  EXPECT_TRUE(prompts->EncodeText("Hi").ok());
+}
+
+// A template file beside the tokenizer wins, and gets what the request adds.
+TEST(Prompts, TemplatesSeeTheRequest) {
+  const TempDir dir;
+  std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+  dir.Write("chat_template.jinja", "{{ mood }} {{ messages|length }}{% if tools %} {{ tools[0].name }}{% endif %}");
+  const Result<Prompts> prompts = Prompts::Open(dir.Path());
+  ASSERT_TRUE(prompts.ok()) << prompts.error().message;
+  Json request = Asking("Hi");
+  request["kwargs"] = {{"mood", "glad"}};
+  EXPECT_EQ(prompts->Render(request).value(), "glad 1");
+  request["tools"] = {{{"name", "clock"}}};
+  EXPECT_EQ(prompts->Render(request).value(), "glad 1 clock");
+}
+
+TEST(Prompts, AFolderWithoutATokenizerIsNone) {
+  const TempDir dir;
+  const Result<Prompts> prompts = Prompts::Open(dir.Path());
+  ASSERT_FALSE(prompts.ok());
+  EXPECT_EQ(prompts.error().code, Code::kNotFound);
+}
+
+}  // namespace
+}  // namespace trivet::engine
