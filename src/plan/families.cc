@@ -60,7 +60,7 @@ Result<double> PositiveDouble(const Json& object, std::string_view key, double f
   return value;
 }
 
-// Options that would change the arithmetic and are not implemented, whatever the family.
+// Options that would change the arithmetic and are not supported, whatever the family.
 Status CheckSupported(const FamilyConfig& config) {
   TRY_ASSIGN(const std::string act, GetString(config.text, "hidden_act", "silu", kConfig));
   if (act != "silu") return Unsupported("hidden_act", "silu", Quote(act));

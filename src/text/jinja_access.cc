@@ -44,6 +44,7 @@ std::optional<Value> ItemAt(const Value& value, int64_t index) {
 Result<std::optional<Value>> FindItem(Runtime& runtime, const Value& value, const Value& key) {
   std::optional<Value> none;
   if (value.Is(Kind::kDict)) {
+    TRY(runtime.ChargeDeep(key));
     if (!CheckHashable(key).ok()) return none;
     TRY_ASSIGN(const Value* found, Lookup(value.object<DictObject>(), key));
     return found == nullptr ? none : std::optional<Value>(*found);
@@ -129,6 +130,7 @@ std::optional<Value> NumberAttribute(const Value& value, std::string_view name) 
 Result<std::optional<Value>> DataAttribute(Runtime& runtime, const Value& value, std::string_view name) {
   switch (value.kind()) {
     case Kind::kNamespace:
+      TRY(runtime.Charge(std::ssize(value.space()->attributes) / 32));
       for (const auto& [key, item] : value.space()->attributes) {
         if (key == name) return std::optional<Value>(item);
       }

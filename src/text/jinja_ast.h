@@ -13,6 +13,8 @@ namespace trivet::text::jinja {
 
 /// Deepest tree of expressions or statements.
 inline constexpr int kMaxTreeDepth = 100;
+/// Most parameters of a macro, and most keywords of a call.
+inline constexpr int64_t kMaxParameters = 255;
 
 enum class Op {
   kAdd,

@@ -158,6 +158,7 @@ class Evaluator : public Runtime {
   }
 
   Status Assign(const Target& target, const Value& value, Scope* scope) {
+    TRY(Charge(CountVariables(scope) / 32));
     if (target.what == Target::What::kName) {
       SetVariable(scope, target.name, value);
       return {};
@@ -179,6 +180,7 @@ class Evaluator : public Runtime {
                                  Quote(target.name)));
     }
     auto& attributes = space->space()->attributes;
+    TRY(Charge(std::ssize(attributes) / 32));
     const auto found = std::find_if(attributes.begin(), attributes.end(),
                                     [&](const auto& attribute) { return attribute.first == target.attribute; });
     if (found == attributes.end()) {

@@ -46,6 +46,7 @@ Result<Value> ExprEvaluator::Evaluate(const Expr& expr, Scope* scope) {
 }
 
 Result<Value> ExprEvaluator::EvaluateName(const Expr& expr, Scope* scope) {
+  TRY(runtime_.Charge(CountVariables(scope) / 32));
   if (const Value* variable = FindVariable(scope, expr.name)) return *variable;
   TRY_ASSIGN(const Value* member, Lookup(context_.object<DictObject>(), Value::String(expr.name)));
   if (member != nullptr) return *member;

@@ -377,6 +377,7 @@ Status ExprParser::ParseArgument(ArgumentExprs* arguments) {
   if (is_keyword) {
     const std::string name = Next().text;
     Next();
+    if (std::ssize(arguments->keywords) >= kMaxParameters) return Unexpected("fewer arguments");
     for (const auto& [other, value] : arguments->keywords) {
       if (other == name) return Unexpected(fmt::format("argument \"{}\" once", Quote(name)));
     }

@@ -15,6 +15,7 @@ namespace trivet::text::jinja {
 namespace {
 
 constexpr size_t kNone = std::string_view::npos;
+constexpr size_t kMaxName = 1000;
 
 bool IsDigitChar(char c) { return c >= '0' && c <= '9'; }
 
@@ -221,6 +222,8 @@ class Lexer {
     if (IsWord(CodePointAt(source_, at_).value)) {
       size_t end = at_;
       while (end < source_.size() && IsWord(CodePointAt(source_, end).value)) end += CodePointAt(source_, end).length;
+      if (end - at_ > kMaxName)
+        return Fail(fmt::format("expected names of at most {} bytes, found a longer one", kMaxName));
       Add(TokenKind::kName, source_.substr(at_, end - at_));
       Advance(end);
       return {};

@@ -8,7 +8,8 @@
 namespace trivet::text::jinja {
 namespace {
 
-Result<Value> DictGet(Runtime&, const Value& self, const Arguments& arguments) {
+Result<Value> DictGet(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  TRY(runtime.ChargeDeep(arguments.At(0)));
   TRY_ASSIGN(const Value* found, Lookup(self.object<DictObject>(), arguments.At(0)));
   if (found != nullptr) return *found;
   return arguments.Get(1) == nullptr ? Value::None() : arguments.At(1);
@@ -24,6 +25,7 @@ Result<Value> Itself(Runtime&, const Value& self, const Arguments&) { return sel
 Result<Value> SequenceIndex(Runtime& runtime, const Value& self, const Arguments& arguments) {
   const auto& items = self.items();
   const int64_t length = std::ssize(items);
+  TRY(runtime.Charge(length));
   int64_t bounds[2] = {0, length};
   for (size_t i = 0; i < 2; ++i) {
     TRY_ASSIGN(int64_t bound, arguments.Int(i + 1, bounds[i]));
@@ -38,6 +40,7 @@ Result<Value> SequenceIndex(Runtime& runtime, const Value& self, const Arguments
 }
 
 Result<Value> SequenceCount(Runtime& runtime, const Value& self, const Arguments& arguments) {
+  TRY(runtime.Charge(std::ssize(self.items())));
   int64_t count = 0;
   for (const Value& item : self.items()) {
     TRY_ASSIGN(const bool equal, Compare(runtime, Op::kEqual, item, arguments.At(0)));

@@ -164,6 +164,7 @@ Result<bool> Contains(Runtime& runtime, const Value& container, const Value& ite
   const bool keys = container.Is(Kind::kView) && container.object<ViewObject>().what == ViewObject::What::kKeys;
   if (container.Is(Kind::kDict) || keys) {
     const Value& dict = keys ? container.object<ViewObject>().dict : container;
+    TRY(runtime.ChargeDeep(item));
     TRY_ASSIGN(const Value* found, Lookup(dict.object<DictObject>(), item));
     return found != nullptr;
   }
@@ -334,6 +335,7 @@ Result<Value> Slice(Runtime& runtime, const Value& value, const SliceBounds& bou
     return Invalid(
         fmt::format("expected a string or list to slice, found a value of type {}; convert it first", TypeName(value)));
   }
+  if (value.Is(Kind::kString)) TRY(runtime.ChargeValue(value));
   const int64_t length = value.Is(Kind::kString) ? value.length() : std::ssize(value.items());
   int64_t step = 1;
   if (!bounds.step.Is(Kind::kNone)) {

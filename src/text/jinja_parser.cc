@@ -237,6 +237,7 @@ class Parser {
       if (std::find(others.begin(), others.end(), parameter.name) != others.end()) {
         return in_.Unexpected("parameters with different names");
       }
+      if (std::ssize(macro->parameters) >= kMaxParameters) return in_.Unexpected("fewer parameters");
       macro->parameters.push_back(parameter.name);
       if (in_.SkipOperator("=")) {
         TRY_ASSIGN(ExprPtr value, in_.ParseExpression());

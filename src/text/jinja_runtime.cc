@@ -146,6 +146,12 @@ Result<Value> RunNative(Runtime& runtime, const Native& native, const Value& sel
   const Runtime::Level level(&runtime);
   TRY(runtime.CheckStack());
   if (self.Is(Kind::kString)) TRY(runtime.ChargeValue(self));
+  for (const Value& argument : arguments.positional) {
+    if (argument.Is(Kind::kString)) TRY(runtime.ChargeValue(argument));
+  }
+  for (const auto& [name, argument] : arguments.keywords) {
+    if (argument.Is(Kind::kString)) TRY(runtime.ChargeValue(argument));
+  }
   TRY_ASSIGN(const Arguments bound, Bind(native, std::move(arguments)));
   TRY_ASSIGN(Value result, native.run(runtime, self, bound));
   TRY(runtime.ChargeValue(result));

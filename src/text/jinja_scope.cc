@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/jinja_scope.h"
 
+#include <iterator>
+
 namespace trivet::text::jinja {
 
 void SetVariable(Scope* scope, std::string_view name, Value value) {
@@ -20,6 +22,12 @@ const Value* FindVariable(const Scope* scope, std::string_view name) {
     }
   }
   return nullptr;
+}
+
+int64_t CountVariables(const Scope* scope) {
+  int64_t count = 0;
+  for (; scope != nullptr; scope = scope->parent) count += std::ssize(scope->variables);
+  return count;
 }
 
 void Capture(Scope* scope) {

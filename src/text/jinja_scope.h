@@ -22,6 +22,8 @@ struct Scope {
 void SetVariable(Scope* scope, std::string_view name, Value value);
 /// The variable of this name in the nearest scope that has it, or null.
 const Value* FindVariable(const Scope* scope, std::string_view name);
+/// How many variables a search from `scope` on may look at.
+int64_t CountVariables(const Scope* scope);
 /// Marks `scope` and all around it as needed for as long as the rendering lasts.
 void Capture(Scope* scope);
 

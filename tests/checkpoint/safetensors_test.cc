@@ -24,7 +24,8 @@ struct Malformed {
   std::string message;  // what only this defect's message says
 };
 
-std::vector<Malformed> MalformedFiles() {
+// Items 1 to 9: what the header is, and its entries.
+std::vector<Malformed> MalformedHeaders() {
   const auto file = [](const std::string& header, const std::string& data = "") { return FileBytes(header, data); };
   const auto entry = [&](const std::string& members) { return file(R"({"t":{)" + members + "}}", "aaaa"); };
   const std::string dtype = R"("dtype":"U8")", shape = R"("shape":[4])", offsets = R"("data_offsets":[0,4])";
@@ -66,6 +67,15 @@ std::vector<Malformed> MalformedFiles() {
       {"08MetadataNumber", file(R"({"__metadata__":{"format":1}})"), "entry \"format\" to be a string, found 1"},
       {"08MetadataNoObject", file(R"({"__metadata__":"pt"})"), "\"__metadata__\" to be an object"},
       {"09DuplicateName", file("{" + U8("t", "[4]", 0, 4) + "," + U8("t", "[4]", 0, 4) + "}", "aaaa"), "duplicate key"},
+  };
+}
+
+// Items 10 to 21: where tensors lie, how large they are, names and nesting.
+std::vector<Malformed> MalformedRanges() {
+  const auto file = [](const std::string& header, const std::string& data = "") { return FileBytes(header, data); };
+  const auto entry = [&](const std::string& members) { return file(R"({"t":{)" + members + "}}", "aaaa"); };
+  const std::string dtype = R"("dtype":"U8")", offsets = R"("data_offsets":[0,4])";
+  return {
       {"10BeginAfterEnd", file("{" + U8("t", "[4]", 4, 0) + "}", "aaaa"), "begins before it ends, found [4, 0]"},
       {"11Overlap", file("{" + U8("a", "[4]", 0, 4) + "," + U8("b", "[4]", 3, 7) + "}", "aaaabbb"), "an overlap at 3"},
       {"11SameRange", file("{" + U8("a", "[4]", 0, 4) + "," + U8("b", "[4]", 0, 4) + "}", "aaaa"), "an overlap at 0"},
@@ -90,6 +100,12 @@ std::vector<Malformed> MalformedFiles() {
       {"21RankTooHigh", file("{" + U8("t", "[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]", 0, 1) + "}", "a"),
        "16 dimensions, found 17"},
   };
+}
+
+std::vector<Malformed> MalformedFiles() {
+  std::vector<Malformed> all = MalformedHeaders();
+  for (Malformed& one : MalformedRanges()) all.push_back(std::move(one));
+  return all;
 }
 
 class MalformedTest : public testing::TestWithParam<Malformed> {};
