@@ -106,6 +106,16 @@ std::function<double(const std::vector<RankShard>&)> Busiest(std::function<doubl
   };
 }
 
+// Heads over one latent, which every rank that holds a head keeps.
+std::vector<CutRule> LatentCuts(int64_t heads, int64_t pad_to) {
+  return PlainCuts("head", PadUnits(heads, pad_to), [heads](const Share& share, RankShard* shard) {
+    const int64_t owner = share.count > 0 ? 1 : 0;
+    shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count),
+                        0,           owner,       owner,
+                        std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
+  });
+}
+
 AxisRule AttentionAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
   const HeadAxis heads = {geometry.attention.q_heads, geometry.attention.kv_heads};
   AxisRule rule{"attn", &Partials::attention, {}, {}, {}};
@@ -121,16 +131,6 @@ AxisRule AttentionAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) 
            static_cast<double>(token * kReferenceContext);
   });
   return rule;
-}
-
-// Heads over one latent, which every rank that holds a head keeps.
-std::vector<CutRule> LatentCuts(int64_t heads, int64_t pad_to) {
-  return PlainCuts("head", PadUnits(heads, pad_to), [heads](const Share& share, RankShard* shard) {
-    const int64_t owner = share.count > 0 ? 1 : 0;
-    shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count),
-                        0,           owner,       owner,
-                        std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
-  });
 }
 
 AxisRule DeltaNetAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) {

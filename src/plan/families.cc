@@ -153,11 +153,18 @@ Result<Geometry> ReadQwen35Moe(const FamilyConfig& config) {
   return ReadHybrid(config, rule, true);
 }
 
-// Older files have the full layers' rope alone, and the sliding layers' base under a key of its own.
-Result<Json> Gemma3Ropes(const FamilyConfig& config) {
-  if (Find(config.rope, "full_attention") != nullptr) return config.rope;
-  TRY_ASSIGN(const double base, PositiveDouble(config.text, "rope_local_base_freq", 0));
-  return Json{{"full_attention", config.rope}, {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", base}}}};
+// Ropes of both kinds of layers. Older files have the full layers' alone, and the sliding layers' base under a key of its
+// own.
+Json Gemma3Ropes(const FamilyConfig& config) {
+  const bool nested = Find(config.rope, "full_attention") != nullptr || Find(config.rope, "sliding_attention") != nullptr;
+  Json ropes = nested ? config.rope : Json{{"full_attention", config.rope}};
+  for (const auto& [word, base] : {std::pair{"full_attention", "rope_theta"},
+                                   std::pair{"sliding_attention", "rope_local_base_freq"}}) {
+    Json& rope = ropes[word];
+    if (!rope.is_object()) rope = Json{{"rope_type", "default"}};
+    if (!Present(rope, "rope_theta")) rope["rope_theta"] = *Find(config.text, base);
+  }
+  return ropes;
 }
 
 Status ReadGemma3Scales(const Json& text, Geometry* geometry) {
@@ -185,7 +192,7 @@ Result<Geometry> ReadGemma3(const FamilyConfig& config) {
   TRY_ASSIGN(const int64_t pattern, InRange(key, given, 1, kMaxLayers));
   const auto word = [pattern](int64_t i) { return (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention"; };
   TRY(ReadLayers(config.text, {kFullOrSliding, word, {}}, &geometry));
-  TRY_ASSIGN(const Json ropes, Gemma3Ropes(config));
+  const Json ropes = Gemma3Ropes(config);
   TRY(ReadAttention({config.text, ropes}, &geometry));
   geometry.attention.qk_norm = true;
   TRY(ReadGemma3Scales(config.text, &geometry));

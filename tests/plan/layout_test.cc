@@ -70,7 +70,7 @@ TEST(Layout, DemoOnThreeRanks) {
 TEST(Layout, TheTableAgreesWithPublishedPaddedHeads) {
   // 24 query heads on 4 KV heads at 3 ranks: 36/6 padded, 8 heads on 2 KV heads each when groups are split.
   Geometry geometry = DemoGeometry();
-  geometry.attention = {24, 4, 256, 64, 1e7, true, true};
+  geometry.attention = {24, 4, 256, 64, true, true};
   const Layout padded = Make(geometry, 3, "attn=pad");
   for (const RankShard& shard : padded.shards) {
     EXPECT_EQ(shard.attention.q_heads, 12);
