@@ -56,8 +56,7 @@ Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
     return runtime_.AddResidual({"mlp", layer, partial.mlp, w.channel_norm}, channels, x);
   }
   MoeLayer(runtime_, w.moe, h, channels);
-  const bool cut = partial.experts || (runtime_.geometry.moe.shared_width > 0 && partial.shared);
-  return runtime_.AddResidual({"moe", layer, cut, w.channel_norm}, channels, x);
+  return runtime_.AddResidual({"moe", layer, partial.experts || partial.shared, w.channel_norm}, channels, x);
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, int64_t tokens,

@@ -22,7 +22,7 @@ struct StepView {
   std::span<const TokenId> tokens;             // [T]
   std::span<const kernels::TokenSpan> spans;   // [S]
   std::span<const int32_t> logits_rows;        // [L] token rows whose logits are wanted, ascending
-  std::span<const RopeAngles> ropes;           // by rope table of the geometry; made by the forward pass
+  std::span<const RopeAngles> ropes = {};      // by rope table of the geometry; made by the forward pass
 };
 
 }  // namespace trivet::model

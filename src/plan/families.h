@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The family table: the only place that knows model names. One row reads a config into a Geometry and says how the
-// checkpoint names its tensors.
+// The family table: the only place that knows model names. One row reads a config into a Geometry.
 #pragma once
 
 #include <span>
