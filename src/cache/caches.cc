@@ -29,14 +29,15 @@ Result<Caches::Block> Caches::MakeBlock(int64_t elements, const char* what) {
 Result<Caches> Caches::Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits) {
   Caches caches;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
-  caches.kv_layer_elements_ =
-      Product({limits.pages, shard.attention.kv_heads, kPageTokens, geometry.attention.head_dim});
+  const int64_t kv_heads = shard.attention.kv_heads;
+  caches.key_elements_ = Product({limits.pages, kv_heads, kPageTokens, geometry.key_dim()});
   caches.state_stride_ = Product({shard.delta_net.v_heads, delta.k_dim, delta.v_dim});
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + shard.delta_net.v_heads * delta.v_dim;
   caches.conv_stride_ = Product({delta.conv_width - 1, channels});
   for (const plan::LayerGeometry& layer : geometry.layers) {
-    if (layer.mixer == plan::Mixer::kAttention) {
-      TRY_ASSIGN(Block kv, MakeBlock(Product({2, caches.kv_layer_elements_}), "KV cache"));
+    if (plan::HasKv(layer.mixer)) {
+      const int64_t both = geometry.key_dim() + geometry.value_dim();
+      TRY_ASSIGN(Block kv, MakeBlock(Product({limits.pages, kv_heads, kPageTokens, both}), "KV cache"));
       caches.kv_.push_back(std::move(kv));
     } else {
       TRY_ASSIGN(Block state, MakeBlock(Product({limits.state_slots, caches.state_stride_}), "delta-net states"));

@@ -28,9 +28,10 @@ class Caches {
   /// Errors: kCapacity.
   static Result<Caches> Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits);
 
-  /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each.
+  /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each,
+  /// where keys and values may have widths of their own.
   float* keys(int64_t index) { return kv_[static_cast<size_t>(index)].data; }
-  float* values(int64_t index) { return kv_[static_cast<size_t>(index)].data + kv_layer_elements_; }
+  float* values(int64_t index) { return kv_[static_cast<size_t>(index)].data + key_elements_; }
 
   /// Delta-net state of layer number `index` among those layers: [slots][v_heads][dk, dv].
   float* state(int64_t index) { return state_[static_cast<size_t>(index)].data; }
@@ -50,7 +51,7 @@ class Caches {
   static Result<Block> MakeBlock(int64_t elements, const char* what);
 
   std::vector<Block> kv_, state_, conv_;
-  int64_t kv_layer_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;
+  int64_t key_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;
 };
 
 }  // namespace trivet::cache

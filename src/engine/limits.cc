@@ -21,9 +21,10 @@ Error OutOfRange(const char* option, int64_t low, int64_t high, int64_t found) {
 // Bytes of one KV page on the rank that holds most heads.
 int64_t PageBytes(const plan::Geometry& geometry, const plan::Layout& layout) {
   int64_t layers = 0, heads = 0;
-  for (const plan::LayerGeometry& layer : geometry.layers) layers += layer.mixer == plan::Mixer::kAttention;
+  for (const plan::LayerGeometry& layer : geometry.layers) layers += plan::HasKv(layer.mixer);
   for (const plan::RankShard& shard : layout.shards) heads = std::max(heads, shard.attention.kv_heads);
-  return layers * heads * 2 * geometry.attention.head_dim * sched::kPageTokens * static_cast<int64_t>(sizeof(float));
+  const int64_t token = geometry.key_dim() + geometry.value_dim();
+  return layers * heads * token * sched::kPageTokens * static_cast<int64_t>(sizeof(float));
 }
 
 // KV pages: as asked, else enough for every sequence to reach the full context, within a quarter of the memory that all

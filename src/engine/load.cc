@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cstring>
 #include <semaphore>
 #include <thread>
+#include <utility>
 
 #include "kernels/weight_format.h"
 #include "quant/convert.h"
@@ -13,14 +15,14 @@
 namespace trivet::engine {
 namespace {
 
-// A run of rows of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which row
-// i's wanted elements begin at i * row_bytes.
+// A part of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which the element
+// for row i, column j of the destination begins at i * row_stride + j * col_stride.
 struct Piece {
   const checkpoint::TensorInfo* source = nullptr;
   model::LoadedTensor* tensor = nullptr;
   int64_t offset = 0, bytes = 0;
-  int64_t row_bytes = 0;
-  int64_t rows = 0, cols = 0;
+  int64_t row_stride = 0, col_stride = 0;
+  int64_t rows = 0, cols = 0;  // of the destination
   int64_t dst_row = 0, dst_col = 0;
 };
 
@@ -37,9 +39,8 @@ Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint,
     CHECK(info != nullptr);
     const kernels::WeightFormatRow* row = kernels::FormatFor(info->dtype);
     if (row == nullptr) {
-      return MakeError(Code::kUnsupported,
-                       fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint", slice.source,
-                                   tensor::DTypeName(info->dtype)));
+      return MakeError(Code::kUnsupported, fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint",
+                                                       slice.source, tensor::DTypeName(info->dtype)));
     }
     if (row->format == kernels::WeightFormat::kF32) format = row->format;
   }
@@ -51,47 +52,66 @@ Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint,
 void AddPieces(const checkpoint::TensorInfo& info, const plan::Slice& slice, model::LoadedTensor* tensor,
                std::vector<Piece>* pieces) {
   const int64_t element = ElementBytes(info), row_bytes = SourceCols(info) * element;
+  const int64_t row_stride = slice.row_step * row_bytes, col_stride = slice.col_step * element;
   const int64_t wanted = slice.cols * element;
-  const bool together = row_bytes <= 4 * wanted || row_bytes <= 4096;
-  const int64_t rows_at_once = together ? std::max<int64_t>(1, kStagingBytes / row_bytes) : 1;
+  const bool together = row_stride <= 4 * wanted || row_stride <= 4096;
+  const int64_t rows_at_once = together ? std::max<int64_t>(1, kStagingBytes / row_stride) : 1;
   // Columns at once: a row longer than a staging buffer goes in parts.
-  const int64_t cols_at_once = std::min(slice.cols, kStagingBytes / element);
+  const int64_t cols_at_once = std::min(slice.cols, std::max<int64_t>(1, kStagingBytes / col_stride));
   for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
     for (int64_t col = 0; col < slice.cols; col += cols_at_once) {
-      Piece piece;
-      piece.source = &info;
-      piece.tensor = tensor;
-      piece.rows = std::min(rows_at_once, slice.rows - row);
-      piece.cols = std::min(cols_at_once, slice.cols - col);
-      piece.offset = (slice.src_row + row) * row_bytes + (slice.src_col + col) * element;
-      piece.bytes = (piece.rows - 1) * row_bytes + piece.cols * element;
-      piece.row_bytes = row_bytes;
-      piece.dst_row = slice.dst_row + row;
-      piece.dst_col = slice.dst_col + col;
+      const int64_t rows = std::min(rows_at_once, slice.rows - row), cols = std::min(cols_at_once, slice.cols - col);
+      Piece piece{&info, tensor, (slice.src_row * row_bytes + slice.src_col * element) + row * row_stride + col * col_stride,
+                  (rows - 1) * row_stride + (cols - 1) * col_stride + element, row_stride, col_stride, rows, cols,
+                  slice.dst_row + row, slice.dst_col + col};
+      if (slice.transposed) {
+        std::swap(piece.row_stride, piece.col_stride);
+        std::swap(piece.rows, piece.cols);
+        piece.dst_row = slice.dst_row + col;
+        piece.dst_col = slice.dst_col + row;
+      }
       pieces->push_back(piece);
     }
   }
 }
 
-// Puts a piece where it belongs. Widening to float32 goes through `scratch`.
-Status Store(const Piece& piece, std::span<const std::byte> bytes, std::vector<float>* scratch) {
+// Memory that storing a piece goes through.
+struct Scratch {
+  std::vector<std::byte> row;  // a row whose elements stand apart, brought together
+  std::vector<float> values;   // widened to float32
+};
+
+// The elements of row `i` of a piece, one behind the other.
+std::span<const std::byte> RowOf(const Piece& piece, std::span<const std::byte> bytes, int64_t i, Scratch* scratch) {
+  const int64_t element = ElementBytes(*piece.source);
+  const std::byte* from = bytes.data() + i * piece.row_stride;
+  const auto size = static_cast<size_t>(piece.cols * element);
+  if (piece.col_stride == element) return {from, size};
+  scratch->row.resize(size);
+  for (int64_t j = 0; j < piece.cols; ++j) {
+    std::memcpy(scratch->row.data() + j * element, from + j * piece.col_stride, static_cast<size_t>(element));
+  }
+  return scratch->row;
+}
+
+// Puts a piece where it belongs.
+Status Store(const Piece& piece, std::span<const std::byte> bytes, Scratch* scratch) {
   model::LoadedTensor& tensor = *piece.tensor;
-  const int64_t wanted = piece.cols * ElementBytes(*piece.source);
   const bool vector = tensor.role == plan::Role::kVector;
-  const bool widen =
-      vector || (tensor.format == kernels::WeightFormat::kF32 && piece.source->dtype != tensor::DType::kF32);
-  scratch->resize(static_cast<size_t>(piece.cols));
+  const bool widen = vector || (tensor.format == kernels::WeightFormat::kF32 &&
+                                piece.source->dtype != tensor::DType::kF32);
+  scratch->values.resize(static_cast<size_t>(piece.cols));
   const model::Matrix matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
   for (int64_t i = 0; i < piece.rows; ++i) {
-    std::span<const std::byte> row =
-        bytes.subspan(static_cast<size_t>(i * piece.row_bytes), static_cast<size_t>(wanted));
+    std::span<const std::byte> row = RowOf(piece, bytes, i, scratch);
     if (widen) {
-      TRY(quant::DecodeToFloat(piece.source->dtype, row, *scratch));
-      row = std::as_bytes(std::span<const float>(*scratch));
+      TRY(quant::DecodeToFloat(piece.source->dtype, row, scratch->values));
+      row = std::as_bytes(std::span<const float>(scratch->values));
     }
     const int64_t at = piece.dst_row + i;
     if (vector) {
-      std::copy(scratch->begin(), scratch->end(), tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
+      std::copy(scratch->values.begin(), scratch->values.end(),
+                tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
     } else {
       std::byte* tile = tensor.buffer.data() + at / kernels::kTileRows * matrix.tile_bytes();
       kernels::FormatRow(tensor.format).store(row.data(), piece.cols, tile, at % kernels::kTileRows, piece.dst_col);
@@ -176,7 +196,7 @@ Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint,
     for (const plan::Slice& slice : local.slices) AddPieces(*checkpoint.Find(slice.source), slice, &tensor, &pieces);
   }
   for (const Piece& piece : pieces) total += piece.bytes;
-  std::vector<float> scratch;
+  Scratch scratch;
   ReadAhead reader(checkpoint, pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));

@@ -60,7 +60,7 @@ std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan
   std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
   for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
     if (needed.contains(info.name)) continue;
-    std::string reason = plan::SkippedReason(info.name);
+    std::string reason = plan::SkippedReason(info.name, static_cast<int64_t>(geometry.layers.size()));
     if (reason.empty()) reason = "not part of this family, not loaded";
     auto& [count, first] = skipped[reason];
     if (count++ == 0) first = info.name;

@@ -14,25 +14,32 @@ namespace trivet::kernels {
 /// blocks whatever step computes it.
 inline constexpr int64_t kBlockKeys = 64;
 
-/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at the same
-/// place of `values` as [64, D].
+/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at
+/// values + (p * kv_heads + h) * 64 * Dv as [64, Dv].
 struct KvPages {
   float* keys = nullptr;
   float* values = nullptr;
   int64_t kv_heads = 0;
-  int64_t head_dim = 0;
+  int64_t head_dim = 0;   // D
+  int64_t value_dim = 0;  // Dv; 0 means D
 
+  int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
   int64_t Offset(int64_t page, int64_t head) const { return (page * kv_heads + head) * kBlockKeys * head_dim; }
+  int64_t ValueOffset(int64_t page, int64_t head) const { return (page * kv_heads + head) * kBlockKeys * ValueDim(); }
 };
 
-/// For every token t and query head, over the blocks of keys 0 .. position(t):
-///   s_j = (fma chain over d of q[d] * k_j[d]) * scale;  m = max s_j;  p_j = exp(s_j - m), 0 for keys after t
-///   l = halving sum of the block's 64 p_j;  o[d] = fma chain over j of p_j * v_j[d]
+/// For every token t and query head, over the blocks that hold visible keys: those at positions first .. position(t),
+/// where first is 0, or position(t) - window + 1 when that is later:
+///   s_j = (fma chain over d of q[d] * k_j[d]) * scale, then softcap * tanh(s_j / softcap) if there is one
+///   m = max s_j;  p_j = exp(s_j - m), 0 for keys that are not visible
+///   l = halving sum of the block's 64 p_j;  o[d] = fma chain over visible j of p_j * v_j[d]
 /// and blocks are merged in ascending order:  M' = max(M, m);  L = L * exp(M - M') + l * exp(m - M'), O likewise.
-/// The output is O / L.
+/// A head's sink is one more merge at the end, with m = sink, l = 1 and no value. The output is O / L.
 ///   q      head h of token t is at q + t * q_stride + h * q_head_stride, D values
 ///   q_to_kv [q_heads] ascending
-///   out    [T, q_heads * D] float32, dense
+///   out    [T, q_heads * Dv] float32, dense
+///   window keys that a token sees, itself included; 0: all
+///   sinks  [q_heads], or null
 ///   range  items [begin, end) of T * kv_heads: item i is KV head i % kv_heads of token i / kv_heads
 struct Attention {
   struct Args {
@@ -46,14 +53,18 @@ struct Attention {
     float* out = nullptr;
     std::span<const TokenSpan> spans;
     int64_t begin = 0, end = 0;
+    int64_t window = 0;
+    float softcap = 0;  // 0: none
+    const float* sinks = nullptr;
   };
   static constexpr std::string_view kName = "attention";
   static std::span<const KernelRow<Attention>> Rows();
 };
 
 /// Stores the step's keys and values in their pages.
-///   kv     key head h of token t is at kv + t * kv_stride + h * D, value head h follows kv_heads * D later
-///   range  tokens [begin, end)
+///   kv      key head h of token t is at kv + t * kv_stride + h * D, value head h follows kv_heads * D later
+///   values  where values do not follow the keys: value head h of token t is at values + t * kv_stride + h * Dv
+///   range   tokens [begin, end)
 struct KvWrite {
   struct Args {
     const float* kv = nullptr;
@@ -61,6 +72,7 @@ struct KvWrite {
     KvPages cache;
     std::span<const TokenSpan> spans;
     int64_t begin = 0, end = 0;
+    const float* values = nullptr;
   };
   static constexpr std::string_view kName = "kv_write";
   static std::span<const KernelRow<KvWrite>> Rows();
@@ -68,6 +80,11 @@ struct KvWrite {
 
 /// The span that holds token row `t` of the step.
 const TokenSpan& SpanOf(std::span<const TokenSpan> spans, int64_t t);
+
+/// First position that a token at `position` sees.
+inline int64_t FirstVisible(const Attention::Args& args, int64_t position) {
+  return args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
+}
 
 /// Query heads [first, last).
 struct HeadRange {

@@ -42,17 +42,30 @@ HWY_INLINE void Scores(const float* const* q, const float* HWY_RESTRICT keys, in
   }
 }
 
-// Replaces 64 scores by exp(s - max), zero from `visible` on, and returns max and the halving sum.
+// Keys [from, to) of a block are visible.
+struct Visible {
+  int64_t from, to;
+};
+
+// Bends 64 scores.
+HWY_INLINE void Cap(float* HWY_RESTRICT scores, float softcap) {
+  for (int64_t j = 0; j < kBlockKeys; j += kL) {
+    hn::StoreU(SoftCap<VectorOps>(hn::LoadU(DF(), scores + j), softcap), DF(), scores + j);
+  }
+}
+
+// Replaces 64 scores by exp(s - max), zero where not visible, and returns max and the halving sum.
 struct Softmax {
   float max, sum;
 };
-HWY_INLINE Softmax Exponentials(float* HWY_RESTRICT p, int64_t visible) {
-  const float max = *std::max_element(p, p + visible);
+HWY_INLINE Softmax Exponentials(float* HWY_RESTRICT p, const Visible& visible) {
+  const float max = *std::max_element(p + visible.from, p + visible.to);
   for (int64_t j = 0; j < kBlockKeys; j += kL) {
     const VF e = Exp<VectorOps>(hn::Sub(hn::LoadU(DF(), p + j), hn::Set(DF(), max)));
-    hn::StoreU(hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(std::clamp<int64_t>(visible - j, 0, kL))), e),
+    hn::StoreU(hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(std::clamp<int64_t>(visible.to - j, 0, kL))), e),
                DF(), p + j);
   }
+  std::fill_n(p, visible.from, 0.0F);
   float sums[kBlockKeys / 2];
   for (int64_t j = 0; j < kBlockKeys / 2; j += kL) {
     hn::StoreU(hn::Add(hn::LoadU(DF(), p + j), hn::LoadU(DF(), p + j + kBlockKeys / 2)), DF(), sums + j);
@@ -69,12 +82,12 @@ struct Merge {
 // out[n] = out[n] * keep[n] + (chain over j of p[n][j] * values[j]) * take[n], channels in vectors.
 template <int64_t N>
 HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const float* HWY_RESTRICT values, int64_t dim,
-                           int64_t visible, const Merge<N>& merge, float* const* out) {
+                           const Visible& visible, const Merge<N>& merge, float* const* out) {
   for (int64_t d = 0; d < dim; d += 2 * kL) {
     const bool two = d + 2 * kL <= dim;
     VF acc[N][2];
     for (auto& head : acc) head[0] = head[1] = hn::Zero(DF());
-    for (int64_t j = 0; j < visible; ++j) {
+    for (int64_t j = visible.from; j < visible.to; ++j) {
       const VF v0 = hn::LoadU(DF(), values + j * dim + d);
       const VF v1 = two ? hn::LoadU(DF(), values + j * dim + d + kL) : v0;
       for (int64_t n = 0; n < N; ++n) {
@@ -93,48 +106,53 @@ HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const floa
   }
 }
 
-// N query heads of one token that share KV head `kv`.
+// Query heads [head, head + N) of token t, which share KV head `kv`.
 template <int64_t N>
-HWY_INLINE void Heads(const Attention::Args& args, const float* const* q, int64_t kv, const TokenSpan& span,
-                      int64_t position, float* const* out) {
-  const int64_t dim = args.cache.head_dim;
+HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t head, int64_t kv) {
+  const TokenSpan& span = SpanOf(args.spans, t);
+  const int64_t dim = args.cache.ValueDim();
+  const float* q[N];
+  float* out[N];
+  for (int64_t n = 0; n < N; ++n) {
+    q[n] = args.q + t * args.q_stride + (head + n) * args.q_head_stride;
+    out[n] = args.out + (t * args.q_heads + head + n) * dim;
+  }
+  const int64_t position = span.start + t - span.token_begin;
+  const int64_t oldest = FirstVisible(args, position), first_block = oldest / kBlockKeys;
   float max[N] = {}, sum[N] = {};
   Merge<N> merge;
   HWY_ALIGN float p[N][kBlockKeys];
   for (int64_t n = 0; n < N; ++n) std::fill_n(out[n], dim, 0.0F);
-  for (int64_t block = 0; block <= position / kBlockKeys; ++block) {
-    const int64_t at = args.cache.Offset(span.pages[block], kv);
-    const int64_t visible = std::min(kBlockKeys, position + 1 - block * kBlockKeys);
-    Scores<N>(q, args.cache.keys + at, dim, args.scale, p);
+  for (int64_t block = first_block; block <= position / kBlockKeys; ++block) {
+    const int64_t page = span.pages[block];
+    const Visible visible = {std::max<int64_t>(0, oldest - block * kBlockKeys),
+                             std::min(kBlockKeys, position + 1 - block * kBlockKeys)};
+    const bool first = block == first_block;
+    Scores<N>(q, args.cache.keys + args.cache.Offset(page, kv), args.cache.head_dim, args.scale, p);
     for (int64_t n = 0; n < N; ++n) {
+      if (args.softcap > 0) Cap(p[n], args.softcap);
       const Softmax softmax = Exponentials(p[n], visible);
-      const float merged = block == 0 ? softmax.max : std::max(max[n], softmax.max);
-      merge.keep[n] = block == 0 ? 0.0F : Exp<ScalarOps>(max[n] - merged);
+      const float merged = first ? softmax.max : std::max(max[n], softmax.max);
+      merge.keep[n] = first ? 0.0F : Exp<ScalarOps>(max[n] - merged);
       merge.take[n] = Exp<ScalarOps>(softmax.max - merged);
       sum[n] = sum[n] * merge.keep[n] + softmax.sum * merge.take[n];
       max[n] = merged;
     }
-    Accumulate<N>(p, args.cache.values + at, dim, visible, merge, out);
+    Accumulate<N>(p, args.cache.values + args.cache.ValueOffset(page, kv), dim, visible, merge, out);
   }
   for (int64_t n = 0; n < N; ++n) {
+    if (args.sinks != nullptr) {
+      const float sink = args.sinks[head + n], merged = std::max(max[n], sink);
+      const float keep = Exp<ScalarOps>(max[n] - merged);
+      sum[n] = sum[n] * keep + Exp<ScalarOps>(sink - merged);
+      for (int64_t d = 0; d < dim; ++d) out[n][d] *= keep;
+    }
     for (int64_t d = 0; d < dim; ++d) out[n][d] /= sum[n];
   }
 }
 
-template <int64_t N>
-HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t first, int64_t kv) {
-  const TokenSpan& span = SpanOf(args.spans, t);
-  const float* q[N];
-  float* out[N];
-  for (int64_t n = 0; n < N; ++n) {
-    q[n] = args.q + t * args.q_stride + (first + n) * args.q_head_stride;
-    out[n] = args.out + (t * args.q_heads + first + n) * args.cache.head_dim;
-  }
-  Heads<N>(args, q, kv, span, span.start + t - span.token_begin, out);
-}
-
 void AttentionSimd(const Attention::Args& args) {
-  if (args.cache.head_dim % kL != 0) return AttentionRef(args);  // the same bits, for widths that no vector divides
+  if (args.cache.ValueDim() % kL != 0) return AttentionRef(args);  // the same bits, for widths that no vector divides
   for (int64_t item = args.begin; item < args.end; ++item) {
     const int64_t t = item / args.cache.kv_heads, kv = item % args.cache.kv_heads;
     auto [first, last] = HeadsOf(args, kv);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gates: the MLP's silu(gate) * up, and the attention output's sigmoid gate.
+// Gates: the MLP's act(gate) * up, and the attention output's sigmoid gate.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,14 @@
 
 namespace trivet::kernels {
 
-/// y = silu(gate) * up.
+/// How a gated MLP combines gate and up.
+enum class Activation {
+  kSilu,           // silu(gate) * up
+  kGeluTanh,       // gelu, tanh form, (gate) * up
+  kClampedSwiglu,  // see elementary.inc; takes limit and alpha
+};
+
+/// y = act(gate) * up, or the clamped form of both.
 ///   x      [M, 2F] float32, dense: F gate values, then F up values
 ///   y      [M, F] float32, dense
 ///   range  rows [begin, end)
@@ -19,6 +26,8 @@ struct GatedAct {
     float* y = nullptr;
     int64_t width = 0;  // F
     int64_t begin = 0, end = 0;
+    Activation activation = Activation::kSilu;
+    float limit = 0, alpha = 0;  // of the clamped form
   };
   static constexpr std::string_view kName = "gated_act";
   static std::span<const KernelRow<GatedAct>> Rows();

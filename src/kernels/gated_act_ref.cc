@@ -10,7 +10,19 @@ void GatedActRef(const GatedAct::Args& args) {
     const float* gate = args.x + m * 2 * args.width;
     const float* up = gate + args.width;
     float* y = args.y + m * args.width;
-    for (int64_t i = 0; i < args.width; ++i) y[i] = Silu<ScalarOps>(gate[i]) * up[i];
+    for (int64_t i = 0; i < args.width; ++i) {
+      switch (args.activation) {
+        case Activation::kSilu:
+          y[i] = Silu<ScalarOps>(gate[i]) * up[i];
+          break;
+        case Activation::kGeluTanh:
+          y[i] = GeluTanh<ScalarOps>(gate[i]) * up[i];
+          break;
+        case Activation::kClampedSwiglu:
+          y[i] = ClampedSwiglu<ScalarOps>(gate[i], up[i], args.limit, args.alpha);
+          break;
+      }
+    }
   }
 }
 

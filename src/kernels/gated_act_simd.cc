@@ -12,17 +12,51 @@
 HWY_BEFORE_NAMESPACE();
 namespace trivet::kernels::HWY_NAMESPACE {
 
-void GatedActSimd(const GatedAct::Args& args) {
+// One activation over all rows: `Act` names it for scalars and vectors alike.
+template <class Act>
+HWY_INLINE void ActRows(const GatedAct::Args& args, const Act& act) {
   for (int64_t m = args.begin; m < args.end; ++m) {
     const float* gate = args.x + m * 2 * args.width;
     const float* up = gate + args.width;
     float* y = args.y + m * args.width;
     int64_t i = 0;
     for (; i + kL <= args.width; i += kL) {
-      const VF act = Silu<VectorOps>(hn::LoadU(DF(), gate + i));
-      hn::StoreU(hn::Mul(act, hn::LoadU(DF(), up + i)), DF(), y + i);
+      hn::StoreU(act.template Run<VectorOps>(hn::LoadU(DF(), gate + i), hn::LoadU(DF(), up + i)), DF(), y + i);
     }
-    for (; i < args.width; ++i) y[i] = Silu<ScalarOps>(gate[i]) * up[i];
+    for (; i < args.width; ++i) y[i] = act.template Run<ScalarOps>(gate[i], up[i]);
+  }
+}
+
+struct SiluAct {
+  template <class Ops>
+  HWY_INLINE typename Ops::F Run(typename Ops::F gate, typename Ops::F up) const {
+    return Ops::Mul(Silu<Ops>(gate), up);
+  }
+};
+
+struct GeluTanhAct {
+  template <class Ops>
+  HWY_INLINE typename Ops::F Run(typename Ops::F gate, typename Ops::F up) const {
+    return Ops::Mul(GeluTanh<Ops>(gate), up);
+  }
+};
+
+struct ClampedSwigluAct {
+  float limit, alpha;
+  template <class Ops>
+  HWY_INLINE typename Ops::F Run(typename Ops::F gate, typename Ops::F up) const {
+    return ClampedSwiglu<Ops>(gate, up, limit, alpha);
+  }
+};
+
+void GatedActSimd(const GatedAct::Args& args) {
+  switch (args.activation) {
+    case Activation::kSilu:
+      return ActRows(args, SiluAct());
+    case Activation::kGeluTanh:
+      return ActRows(args, GeluTanhAct());
+    case Activation::kClampedSwiglu:
+      return ActRows(args, ClampedSwigluAct{args.limit, args.alpha});
   }
 }
 

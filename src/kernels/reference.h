@@ -26,6 +26,7 @@ void KvWriteRef(const KvWrite::Args& args);
 void EmbedRef(const Embed::Args& args);
 void RopeRef(const Rope::Args& args);
 void RouteRef(const Route::Args& args);
+void AddBiasRef(const AddBias::Args& args);
 void AddSumsRef(const AddSums::Args& args);
 
 }  // namespace trivet::kernels

@@ -16,7 +16,7 @@ template <class Set, class Visit>
 void ForEach(Set& set, Visit visit) {
   visit(set.embed), visit(set.rms_norm), visit(set.l2_norm), visit(set.gated_norm), visit(set.gemm), visit(set.rope);
   visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate), visit(set.conv1d), visit(set.delta_net);
-  visit(set.route), visit(set.gated_act), visit(set.add_sums);
+  visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums);
 }
 
 template <class F>
@@ -52,6 +52,10 @@ std::span<const KernelRow<Rope>> Rope::Rows() {
 }
 std::span<const KernelRow<Route>> Route::Rows() {
   static constexpr KernelRow<Route> kRows[] = {{"route/ref", 0, RouteRef}};
+  return kRows;
+}
+std::span<const KernelRow<AddBias>> AddBias::Rows() {
+  static constexpr KernelRow<AddBias> kRows[] = {{"add_bias/ref", 0, AddBiasRef}};
   return kRows;
 }
 std::span<const KernelRow<AddSums>> AddSums::Rows() {

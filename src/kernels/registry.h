@@ -32,6 +32,7 @@ struct Kernels {
   const KernelRow<DeltaNet>* delta_net = nullptr;
   const KernelRow<Route>* route = nullptr;
   const KernelRow<GatedAct>* gated_act = nullptr;
+  const KernelRow<AddBias>* add_bias = nullptr;
   const KernelRow<AddSums>* add_sums = nullptr;
 
   /// Names of the rows, in the order above.

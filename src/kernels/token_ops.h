@@ -50,11 +50,20 @@ struct Rope {
   static std::span<const KernelRow<Rope>> Rows();
 };
 
-/// The top_k largest router logits of each token (ties: lower expert first), in descending order, and their softmax
-/// weights among themselves: w_i = e_i / sum(e), e_i = exp(l_i - l_0), the sum in that order. This equals the softmax
-/// over all experts renormalised over the chosen ones.
-///   logits   [T, *] float32, row stride logits_stride, the first E columns
-///   experts  [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
+/// How a router's logits become weights of the chosen experts.
+enum class RouterKind {
+  kSoftmaxChosen,  // w_i = e_i / sum of the chosen e, e_i = exp(l_i - l_0), in the order chosen; equal to the softmax over
+                   // all experts renormalised over the chosen ones
+  kSoftmaxAll,     // w_i = e_i / sum of all e, in ascending order of experts
+  kSigmoid,        // s_i = sigmoid(l_i), chosen by s_i + correction_i; w_i = s_i, over (sum of the chosen + 1e-20) when
+                   // renormalised, times scaling
+};
+
+/// The top_k experts of each token by logit, or by corrected sigmoid (ties: lower expert first), in descending order, and
+/// their weights. With groups > 1 only experts of the groups_kept groups whose two best add up to most are eligible.
+///   logits      [T, *] float32, row stride logits_stride, the first E columns
+///   correction  [E], or null for zeros; of kSigmoid
+///   experts     [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
 struct Route {
   struct Args {
     const float* logits = nullptr;
@@ -64,9 +73,28 @@ struct Route {
     int32_t* experts = nullptr;
     float* weights = nullptr;
     int64_t begin = 0, end = 0;
+    RouterKind kind = RouterKind::kSoftmaxChosen;
+    const float* correction = nullptr;
+    int64_t groups = 1, groups_kept = 1;
+    bool renormalise = true;
+    float scaling = 1;
   };
   static constexpr std::string_view kName = "route";
   static std::span<const KernelRow<Route>> Rows();
+};
+
+/// x[m][n] += bias[n].
+///   x      [M, N] float32, row stride `stride`;  bias: [N];  range: rows [begin, end)
+struct AddBias {
+  struct Args {
+    float* x = nullptr;
+    int64_t stride = 0;
+    const float* bias = nullptr;
+    int64_t n = 0;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "add_bias";
+  static std::span<const KernelRow<AddBias>> Rows();
 };
 
 /// x += the reduced sum: FromGrid(sums_fixed) or sums_fast, whichever is given.

@@ -1,11 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "kernels/elementary.h"
 #include "kernels/reference.h"
 #include "kernels/token_ops.h"
 
 namespace trivet::kernels {
+namespace {
+
+// The `top_k` largest of `total` values, descending, and where they stand. Insertion into a short sorted list: an equal
+// value stays behind the lower index that came first.
+void TopK(const float* values, int64_t total, int64_t top_k, int32_t* index, float* best) {
+  int64_t held = 0;
+  for (int64_t e = 0; e < total; ++e) {
+    if (held == top_k && !(values[e] > best[held - 1])) continue;
+    int64_t at = held < top_k ? held++ : held - 1;
+    for (; at > 0 && values[e] > best[at - 1]; --at) {
+      best[at] = best[at - 1];
+      index[at] = index[at - 1];
+    }
+    best[at] = values[e];
+    index[at] = static_cast<int32_t>(e);
+  }
+}
+
+// Turns the chosen logits, descending, into weights.
+void SoftmaxWeights(const Route::Args& args, const float* logits, float* weights) {
+  const float largest = weights[0];
+  float sum = 0;
+  for (int64_t i = 0; i < args.top_k; ++i) sum += weights[i] = Exp<ScalarOps>(weights[i] - largest);
+  if (args.kind == RouterKind::kSoftmaxAll) {
+    sum = 0;
+    for (int64_t e = 0; e < args.experts_total; ++e) sum += Exp<ScalarOps>(logits[e] - largest);
+  }
+  for (int64_t i = 0; i < args.top_k; ++i) weights[i] = weights[i] / sum * args.scaling;
+}
+
+// Makes experts ineligible whose group is not among the best by the sum of its two largest values.
+void DropGroups(const Route::Args& args, std::vector<float>& choice) {
+  const int64_t size = args.experts_total / args.groups;
+  std::vector<float> sums(static_cast<size_t>(args.groups)), best(static_cast<size_t>(args.groups_kept));
+  std::vector<int32_t> kept(best.size());
+  for (int64_t g = 0; g < args.groups; ++g) {
+    float two[2] = {};
+    int32_t unused[2];
+    TopK(choice.data() + g * size, size, std::min<int64_t>(2, size), unused, two);
+    sums[static_cast<size_t>(g)] = two[0] + two[1];
+  }
+  TopK(sums.data(), args.groups, args.groups_kept, kept.data(), best.data());
+  for (int64_t g = 0; g < args.groups; ++g) {
+    if (std::find(kept.begin(), kept.end(), g) != kept.end()) continue;
+    std::fill_n(choice.begin() + g * size, size, -std::numeric_limits<float>::infinity());
+  }
+}
+
+}  // namespace
 
 void EmbedRef(const Embed::Args& args) {
   const int64_t hidden = args.table->k;
@@ -38,26 +89,36 @@ void RopeRef(const Rope::Args& args) {
 }
 
 void RouteRef(const Route::Args& args) {
+  const int64_t total = args.experts_total;
+  std::vector<float> scores(static_cast<size_t>(total)), choice(static_cast<size_t>(total));
   for (int64_t t = args.begin; t < args.end; ++t) {
     const float* logits = args.logits + t * args.logits_stride;
     int32_t* experts = args.experts + t * args.top_k;
     float* weights = args.weights + t * args.top_k;
-    // Insertion into a short sorted list; an equal logit stays behind the lower id that came first.
-    int64_t held = 0;
-    for (int64_t e = 0; e < args.experts_total; ++e) {
-      if (held == args.top_k && !(logits[e] > weights[held - 1])) continue;
-      int64_t at = held < args.top_k ? held++ : held - 1;
-      for (; at > 0 && logits[e] > weights[at - 1]; --at) {
-        weights[at] = weights[at - 1];
-        experts[at] = experts[at - 1];
-      }
-      weights[at] = logits[e];
-      experts[at] = static_cast<int32_t>(e);
+    if (args.kind != RouterKind::kSigmoid) {
+      TopK(logits, total, args.top_k, experts, weights);
+      SoftmaxWeights(args, logits, weights);
+      continue;
     }
-    const float largest = weights[0];
+    for (int64_t e = 0; e < total; ++e) {
+      const auto i = static_cast<size_t>(e);
+      scores[i] = Sigmoid<ScalarOps>(logits[e]);
+      choice[i] = args.correction == nullptr ? scores[i] : scores[i] + args.correction[e];
+    }
+    if (args.groups > 1) DropGroups(args, choice);
+    TopK(choice.data(), total, args.top_k, experts, weights);
     float sum = 0;
-    for (int64_t i = 0; i < args.top_k; ++i) sum += weights[i] = Exp<ScalarOps>(weights[i] - largest);
-    for (int64_t i = 0; i < args.top_k; ++i) weights[i] /= sum;
+    for (int64_t i = 0; i < args.top_k; ++i) sum += weights[i] = scores[static_cast<size_t>(experts[i])];
+    for (int64_t i = 0; i < args.top_k; ++i) {
+      weights[i] = (args.renormalise ? weights[i] / (sum + 1e-20F) : weights[i]) * args.scaling;
+    }
+  }
+}
+
+void AddBiasRef(const AddBias::Args& args) {
+  for (int64_t m = args.begin; m < args.end; ++m) {
+    float* x = args.x + m * args.stride;
+    for (int64_t n = 0; n < args.n; ++n) x[n] += args.bias[n];
   }
 }
 

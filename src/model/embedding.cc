@@ -18,6 +18,10 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
     // One rank's bit patterns, zeros elsewhere: an integer sum puts them together without rounding.
     TRY(runtime.comm.AllReduce(std::span<uint32_t>(reinterpret_cast<uint32_t*>(x.data()), x.size())));
   }
+  if (runtime.geometry.embed_scale != 1) {
+    const auto scale = static_cast<float>(runtime.geometry.embed_scale);
+    for (float& value : x) value *= scale;
+  }
   if (runtime.sites != nullptr) runtime.sites->Add("embed", record::kNoLayer, std::as_bytes(x));
   return {};
 }

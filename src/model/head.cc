@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
+#include "kernels/elementary.h"
 #include "model/layers.h"
 
 namespace trivet::model {
@@ -20,6 +21,10 @@ Status Head(const Runtime& runtime, const Weights& weights, const StepView& step
   const int64_t local_rows = weights.head.n;
   const std::span<float> local = runtime.workspace.Take<float>(rows * local_rows);  // [L, V_local], pads included
   runtime.Multiply(h, rows, weights.head, local);
+  if (runtime.geometry.logit_softcap > 0) {
+    const auto cap = static_cast<float>(runtime.geometry.logit_softcap);
+    for (float& logit : local) logit = kernels::SoftCap<kernels::ScalarOps>(logit, cap);
+  }
   // Pads of the vocabulary end here: only real columns are handed on. A replicated head is rank 0's to hand on.
   const plan::VocabShard& vocab = runtime.shard.vocab;
   const bool mine = runtime.layout.partial.vocab || runtime.comm.rank() == 0;

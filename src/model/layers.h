@@ -13,33 +13,46 @@
 
 namespace trivet::model {
 
-/// Cosines and sines of every token's rotation: [T, rotary_dim / 2] each.
-struct RopeTable {
-  std::span<float> cos;
-  std::span<float> sin;
+/// One layer: its number among the layers with the same kind of cache, and what it is made of.
+struct LayerPlace {
+  int64_t index = 0;
+  const plan::LayerGeometry& layer;
 };
 
-/// Angles are position * theta^(-2i/d), the frequency rounded to float32 as references do; cosine and sine are computed
-/// in double and rounded once.
-RopeTable MakeRopeTable(const Runtime& runtime, const StepView& step);
+/// The angles of a step for every rope table: position * frequency in float32; cosine and sine are computed in double and
+/// rounded once, then multiplied by the table's scale.
+std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step);
 
-/// x[t] = embedding of token t.
+/// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
+void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NormRows& heads);
+
+/// Runs the attention kernel over all tokens; `args` has everything but the layer's window and the spans.
+void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args);
+
+/// x[t] = embedding of token t, scaled as the family does.
 ///   x [T, H]
 /// Ranks:   collective: the vocabulary is cut.  Errors: kPeer.
 Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, std::span<float> x);
 
-/// Grouped-query attention with rotary positions, and with head norms and an output gate where the family has them.
+/// Grouped-query attention with rotary positions, and with biases, head norms, sinks and an output gate where the family has
+/// them.
 ///   x      [T, H], normalised
-///   index  number of this layer among the attention layers
-void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, int64_t index, const StepView& step,
-                    std::span<const float> x, const Sums& sums);
+void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
+                    const StepView& step, std::span<const float> x, const Sums& sums);
+
+/// Attention over a latent: every head's query is brought to the latent's channels, so that one cached key and value serve
+/// all heads, and a head's share of the latent comes back through its value projection.
+///   x      [T, H], normalised
+/// Source:  DeepSeek-V2, multi-head latent attention, absorbed form.
+void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
+                          const StepView& step, std::span<const float> x, const Sums& sums);
 
 /// Gated delta net: projections, convolution, recurrence, gated norm.
 ///   index  number of this layer among the delta-net layers
 void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
                    std::span<const float> x, const Sums& sums);
 
-/// down(silu(gate(x)) * up(x)) for the rows of `rows`.
+/// down(act(gate(x)) * up(x)) for the rows of `rows`.
 void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const float> x, int64_t m,
               const RowMap& rows, const Sums& sums);
 

@@ -2,6 +2,21 @@
 #include "model/layers.h"
 
 namespace trivet::model {
+namespace {
+
+kernels::Activation KernelActivation(plan::Activation activation) {
+  switch (activation) {
+    case plan::Activation::kSilu:
+      return kernels::Activation::kSilu;
+    case plan::Activation::kGeluTanh:
+      return kernels::Activation::kGeluTanh;
+    case plan::Activation::kClampedSwiglu:
+      break;
+  }
+  return kernels::Activation::kClampedSwiglu;
+}
+
+}  // namespace
 
 void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const float> x, int64_t m,
               const RowMap& rows, const Sums& sums) {
@@ -11,7 +26,12 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
   const std::span<float> gate_up = runtime.workspace.Take<float>(m * 2 * width);  // [m, 2F]
   const std::span<float> act = runtime.workspace.Take<float>(m * width);          // [m, F]
   runtime.MultiplyRows(x, m, weights.gate_up, rows.x_rows, gate_up);
+  runtime.AddBias(weights.gate_up_bias, m, 2 * width, gate_up);
+  const plan::MlpGeometry& mlp = runtime.geometry.mlp;
   kernels::GatedAct::Args args;
+  args.activation = KernelActivation(mlp.activation);
+  args.limit = static_cast<float>(mlp.limit);
+  args.alpha = static_cast<float>(mlp.alpha);
   args.x = gate_up.data();
   args.y = act.data();
   args.width = width;
@@ -22,6 +42,7 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
     runtime.kernels.gated_act->run(part);
   });
   runtime.MultiplyAdd(act, m, weights.down, {nullptr, rows.y_rows, rows.scale}, sums);
+  runtime.AddBias(weights.down_bias, m, rows, sums);
 }
 
 }  // namespace trivet::model

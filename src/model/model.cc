@@ -7,10 +7,13 @@
 
 namespace trivet::model {
 
-Status Model::Forward(const StepView& step, const StepOutput& output) {
+Status Model::Forward(const StepView& given, const StepOutput& output) {
   const device::Workspace::Frame frame(&runtime_.workspace);
-  const int64_t tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = static_cast<int64_t>(given.tokens.size());
   const std::span<float> x = runtime_.workspace.Take<float>(tokens * runtime_.geometry.hidden);  // [T, H]
+  const std::vector<RopeAngles> ropes = MakeRopeAngles(runtime_, given);
+  StepView step = given;
+  step.ropes = ropes;
   runtime_.comm.BeginStep();
   TRY(Embed(runtime_, weights_.embed, step, x));
   for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
@@ -31,43 +34,56 @@ Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
 
   runtime_.Norm(x, w.input_norm, h);
   const Sums mixed = runtime_.NewSums(tokens);
-  if (kind.mixer == plan::Mixer::kAttention) {
-    AttentionLayer(runtime_, w.attention, w.index, step, h, mixed);
-    TRY(runtime_.AddResidual("attn", layer, partial.attention, mixed, x));
-  } else {
-    DeltaNetLayer(runtime_, w.delta_net, w.index, step, h, mixed);
-    TRY(runtime_.AddResidual("gdn", layer, partial.delta_net, mixed, x));
+  const LayerPlace place{w.index, kind};
+  switch (kind.mixer) {
+    case plan::Mixer::kAttention:
+      AttentionLayer(runtime_, w.attention, place, step, h, mixed);
+      TRY(runtime_.AddResidual({"attn", layer, partial.attention, w.mixer_norm}, mixed, x));
+      break;
+    case plan::Mixer::kLatentAttention:
+      LatentAttentionLayer(runtime_, w.latent, place, step, h, mixed);
+      TRY(runtime_.AddResidual({"attn", layer, partial.attention, w.mixer_norm}, mixed, x));
+      break;
+    case plan::Mixer::kDeltaNet:
+      DeltaNetLayer(runtime_, w.delta_net, w.index, step, h, mixed);
+      TRY(runtime_.AddResidual({"gdn", layer, partial.delta_net, w.mixer_norm}, mixed, x));
+      break;
   }
 
   runtime_.Norm(x, w.post_norm, h);
   const Sums channels = runtime_.NewSums(tokens);
   if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
     MlpLayer(runtime_, w.mlp, h, tokens, {}, channels);
-    return runtime_.AddResidual("mlp", layer, partial.mlp, channels, x);
+    return runtime_.AddResidual({"mlp", layer, partial.mlp, w.channel_norm}, channels, x);
   }
   MoeLayer(runtime_, w.moe, h, channels);
-  return runtime_.AddResidual("moe", layer, partial.experts || partial.shared, channels, x);
+  return runtime_.AddResidual({"moe", layer, partial.experts || partial.shared, w.channel_norm}, channels, x);
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, int64_t tokens,
                               int64_t rows) {
   const int64_t hidden = geometry.hidden;
   const plan::AttentionGeometry& attention = geometry.attention;
+  const plan::LatentGeometry& latent = geometry.latent;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const plan::MoeGeometry& moe = geometry.moe;
-  // Per token, 4-byte words: the residual stream, its norm and two sums of 8 bytes; then the largest layer.
-  const int64_t stream = hidden * (1 + 1 + 2 * 2);
-  const int64_t q = shard.attention.q_heads * attention.head_dim;
-  const int64_t attn = q * (attention.output_gate ? 2 : 1) + 2 * shard.attention.kv_heads * attention.head_dim + q +
-                       attention.rotary_dim;
+  // Per token, 4-byte words: the residual stream, its norm and two sums of 8 bytes, angles; then the largest layer.
+  int64_t stream = hidden * (1 + 1 + 2 * 2);
+  for (const plan::RopeTable& rope : geometry.ropes) stream += 2 * static_cast<int64_t>(rope.frequencies.size());
+  const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
+  const int64_t attn = latent.rank > 0
+                           ? latent.query_rank + geometry.key_dim() + q +
+                                 heads * (geometry.key_dim() + latent.rank + latent.value_dim) + 1
+                           : q * (attention.output_gate ? 2 : 1) +
+                                 2 * shard.attention.kv_heads * attention.head_dim + q + 1;
   const int64_t values = shard.delta_net.v_heads * delta.v_dim;
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + values;
   const int64_t gdn = (channels + values + 2 * shard.delta_net.v_heads) + channels + values;
   const int64_t width = std::max({shard.mlp.width, shard.shared.width, shard.experts.channels.width});
-  const int64_t mlp = 3 * width + (moe.experts + 1) + 2 * moe.top_k + 3;
+  const int64_t mlp = 3 * width + (moe.experts + 1) + 2 * moe.top_k + 4;
   const int64_t head = rows * (2 * hidden + shard.vocab.rows);
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
-  return 4 * (tokens * (stream + std::max({attn, gdn, mlp})) + head) + 64 * 64;
+  return 4 * (tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head) + 64 * 64;
 }
 
 }  // namespace trivet::model

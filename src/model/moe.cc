@@ -28,6 +28,41 @@ Routed TokensOf(const Runtime& runtime, std::span<const int32_t> experts, std::s
   return {routed.tokens.first(count), routed.weights.first(count)};
 }
 
+kernels::RouterKind KernelRouter(plan::RouterKind kind) {
+  switch (kind) {
+    case plan::RouterKind::kSoftmaxChosen:
+      return kernels::RouterKind::kSoftmaxChosen;
+    case plan::RouterKind::kSoftmaxAll:
+      return kernels::RouterKind::kSoftmaxAll;
+    case plan::RouterKind::kSigmoid:
+      break;
+  }
+  return kernels::RouterKind::kSigmoid;
+}
+
+// Experts and weights of every token, [T, top_k] each.
+void Route(const Runtime& runtime, const float* correction, std::span<const float> logits, std::span<int32_t> experts,
+           std::span<float> weights) {
+  const plan::MoeGeometry& moe = runtime.geometry.moe;
+  const auto tokens = static_cast<int64_t>(experts.size()) / moe.top_k;
+  if (tokens == 0) return;
+  kernels::Route::Args args;
+  args.logits = logits.data();
+  args.logits_stride = static_cast<int64_t>(logits.size()) / tokens;
+  args.experts_total = moe.experts;
+  args.top_k = moe.top_k;
+  args.experts = experts.data();
+  args.weights = weights.data();
+  args.end = tokens;
+  args.kind = KernelRouter(moe.router.kind);
+  args.correction = correction;
+  args.groups = moe.router.groups;
+  args.groups_kept = moe.router.groups_kept;
+  args.renormalise = moe.router.renormalise;
+  args.scaling = static_cast<float>(moe.router.scaling);
+  runtime.kernels.route->run(args);
+}
+
 }  // namespace
 
 void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x, const Sums& sums) {
@@ -38,14 +73,16 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const
   const int64_t columns = weights.router.n;  // E, and the shared expert's gate behind them
   const std::span<float> logits = runtime.workspace.Take<float>(tokens * columns);
   runtime.Multiply(x, tokens, weights.router, logits);
+  if (weights.router_bias != nullptr) {
+    runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
+  }
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
   if (partial.experts || !partial.shared || first) {
     const std::span<int32_t> experts = runtime.workspace.Take<int32_t>(tokens * moe.top_k);
     const std::span<float> shares = runtime.workspace.Take<float>(tokens * moe.top_k);
-    runtime.kernels.route->run(
-        {logits.data(), columns, moe.experts, moe.top_k, experts.data(), shares.data(), 0, tokens});
+    Route(runtime, weights.correction, logits, experts, shares);
     for (size_t slot = 0; slot < weights.experts.size(); ++slot) {
       if (runtime.shard.experts.slots[slot] < 0) continue;
       const device::Workspace::Frame expert_frame(&runtime.workspace);
@@ -55,6 +92,7 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const
     }
   }
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
+    if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, {}, sums);
     const std::span<float> gates = runtime.workspace.Take<float>(tokens);
     for (int64_t t = 0; t < tokens; ++t) {
       gates[static_cast<size_t>(t)] =

@@ -19,6 +19,31 @@ void Runtime::RunGemm(kernels::Gemm::Args args) const {
   });
 }
 
+void Runtime::MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const Matrix& w, float* y,
+                              int64_t y_stride) const {
+  if (w.n == 0 || m == 0) return;
+  kernels::Gemm::Args args;
+  args.x = x;
+  args.x_stride = x_stride;
+  args.m = m;
+  args.w = &w;
+  args.y = y;
+  args.y_stride = y_stride;
+  RunGemm(args);
+}
+
+void Runtime::AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const {
+  if (bias.n == 0 || m == 0) return;
+  const device::Workspace::Frame frame(&workspace);
+  const std::span<float> ones = workspace.Take<float>(m);
+  std::fill(ones.begin(), ones.end(), 1.0F);
+  MultiplyAdd(ones, m, bias, {nullptr, rows.y_rows, rows.scale}, sums);
+}
+
+void Runtime::AddBias(const float* bias, int64_t m, int64_t n, std::span<float> y) const {
+  if (bias != nullptr) kernels.add_bias->run({y.data(), n, bias, n, 0, m});
+}
+
 void Runtime::MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
                            std::span<float> y) const {
   if (w.n == 0 || m == 0) return;
@@ -69,6 +94,20 @@ void Runtime::Norm(std::span<const float> x, const float* weight, std::span<floa
   });
 }
 
+void Runtime::NormInPlace(float* x, const kernels::NormRows& rows, int64_t tokens, const NormWeight& norm) const {
+  if (norm.weight == nullptr || rows.heads == 0) return;
+  kernels::RmsNorm::Args args;
+  args.x = x;
+  args.y = x;
+  args.x_rows = args.y_rows = rows;
+  args.weight = norm.weight;
+  args.n = norm.n;
+  args.eps = static_cast<float>(norm.eps);
+  args.offset = static_cast<float>(norm.offset);
+  args.end = tokens * rows.heads;
+  kernels.rms_norm->run(args);
+}
+
 Sums Runtime::NewSums(int64_t tokens) const {
   const int64_t count = tokens * geometry.hidden;
   Sums sums;
@@ -82,19 +121,28 @@ Sums Runtime::NewSums(int64_t tokens) const {
   return sums;
 }
 
-Status Runtime::AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums,
-                            std::span<float> x) const {
-  if (partial) {
+Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const {
+  if (branch.partial) {
     if (!sums.fixed.empty()) TRY(comm.AllReduce(sums.fixed));
     if (!sums.fast.empty()) TRY(comm.AllReduce(sums.fast));
   }
+  const device::Workspace::Frame frame(&workspace);
+  std::span<float> out = x;
+  if (branch.norm != nullptr) {
+    out = workspace.Take<float>(static_cast<int64_t>(x.size()));
+    std::fill(out.begin(), out.end(), 0.0F);
+  }
   kernels::AddSums::Args args;
-  args.x = x.data();
+  args.x = out.data();
   args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
   args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
   args.end = static_cast<int64_t>(x.size());
   kernels.add_sums->run(args);
-  if (sites != nullptr) sites->Add(site, layer, std::as_bytes(x));
+  if (branch.norm != nullptr) {
+    Norm(out, branch.norm, out);
+    kernels.add_sums->run({x.data(), nullptr, out.data(), 0, args.end});
+  }
+  if (sites != nullptr) sites->Add(branch.site, branch.layer, std::as_bytes(x));
   return {};
 }
 

@@ -37,6 +37,22 @@ struct RowMap {
   const float* scale = nullptr;
 };
 
+/// A residual branch: its site and layer, whether ranks hold parts of it, and the norm of its output, or null.
+struct Branch {
+  std::string_view site;
+  int64_t layer = 0;
+  bool partial = true;
+  const float* norm = nullptr;
+};
+
+/// A norm's weight, its length, and what is added under the root and to the weight.
+struct NormWeight {
+  const float* weight = nullptr;
+  int64_t n = 0;
+  double eps = 0;
+  double offset = 0;
+};
+
 /// The surroundings of one rank's forward pass. References outlive it.
 struct Runtime {
   const plan::Geometry& geometry;
@@ -59,18 +75,30 @@ struct Runtime {
   /// As Multiply, reading row x_rows[i] of x for output row i.
   void MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
                     std::span<float> y) const;
+  /// As Multiply, with row m of x at x + m * x_stride and of y at y + m * y_stride.
+  void MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const Matrix& w, float* y, int64_t y_stride) const;
+  /// sums += scale * bias for the rows of `rows`, when this rank holds the bias: one more column of a sum over K, whose
+  /// input is 1.
+  ///   bias  [N, 1], or absent
+  void AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const;
+  /// y[m] += bias, when there is one.
+  ///   y [m, n] dense
+  void AddBias(const float* bias, int64_t m, int64_t n, std::span<float> y) const;
   /// sums += scale * x w^T for the rows of `rows`: this rank's part of a sum over K.
   void MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows, const Sums& sums) const;
 
   /// y = RMS norm of x, both [rows, H].
   void Norm(std::span<const float> x, const float* weight, std::span<float> y) const;
+  /// RMS norms of `n` channels in place: `rows.heads` of them in each of `tokens` rows; nothing without a weight.
+  void NormInPlace(float* x, const kernels::NormRows& rows, int64_t tokens, const NormWeight& norm) const;
 
   /// Zeroed sums of `tokens` rows in the workspace.
   Sums NewSums(int64_t tokens) const;
-  /// Finishes a residual branch: adds the sums of all ranks when they hold parts, then x += the total.
+  /// Finishes a residual branch: adds the sums of all ranks when they hold parts, then x += the total, normalised first
+  /// where the branch has a norm of its own.
   ///   x [T, H]
   /// Errors:  kPeer.
-  Status AddResidual(std::string_view site, int64_t layer, bool partial, const Sums& sums, std::span<float> x) const;
+  Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const;
 
   /// Runs body(begin, end) over `count` items; `work` is their total cost in multiply-adds, from which the share of a
   /// thread follows. A range stays short enough that peers see this rank's progress

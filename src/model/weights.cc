@@ -22,7 +22,8 @@ class Binder {
     return it == tensors_.end() ? nullptr : it->second.buffer.As<float>().data();
   }
   MlpWeights AnMlp(const std::string& prefix) const {
-    return {AMatrix(prefix + ".gate_up"), AMatrix(prefix + ".down")};
+    return {AMatrix(prefix + ".gate_up"), AMatrix(prefix + ".down"), AVector(prefix + ".gate_up_bias"),
+            AMatrix(prefix + ".down_bias")};
   }
   // [channels, W] in the checkpoint, [W, channels] for the kernel, whose vectors run over channels.
   std::vector<float> Taps(const std::string& name, int64_t width) const {
@@ -49,9 +50,19 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
   layer.input_norm = bind.AVector(at + "input_norm");
   layer.post_norm = bind.AVector(at + "post_norm");
   CHECK(layer.input_norm != nullptr && layer.post_norm != nullptr);
+  layer.mixer_norm = bind.AVector(at + "mixer_norm");
+  layer.channel_norm = bind.AVector(at + "channel_norm");
   if (geometry.layers[index].mixer == plan::Mixer::kAttention) {
-    layer.attention = {bind.AMatrix(at + "attn.qkv"), bind.AMatrix(at + "attn.o"), bind.AVector(at + "attn.q_norm"),
-                       bind.AVector(at + "attn.k_norm")};
+    layer.attention = {bind.AMatrix(at + "attn.qkv"),     bind.AMatrix(at + "attn.o"),
+                       bind.AVector(at + "attn.q_norm"),   bind.AVector(at + "attn.k_norm"),
+                       bind.AVector(at + "attn.qkv_bias"), bind.AVector(at + "attn.sinks"),
+                       bind.AMatrix(at + "attn.o_bias")};
+  } else if (geometry.layers[index].mixer == plan::Mixer::kLatentAttention) {
+    layer.latent = {bind.AMatrix(at + "attn.down"),       bind.AVector(at + "attn.down_bias"),
+                    bind.AVector(at + "attn.query_norm"), bind.AVector(at + "attn.latent_norm"),
+                    bind.AMatrix(at + "attn.q"),          bind.AMatrix(at + "attn.key_up"),
+                    bind.AMatrix(at + "attn.value_up"),   bind.AMatrix(at + "attn.o"),
+                    bind.AMatrix(at + "attn.o_bias")};
   } else {
     layer.delta_net = {bind.AMatrix(at + "gdn.in"),
                        bind.AMatrix(at + "gdn.out"),
@@ -64,6 +75,8 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
     layer.mlp = bind.AnMlp(at + "mlp");
   } else {
     layer.moe.router = bind.AMatrix(at + "moe.router");
+    layer.moe.router_bias = bind.AVector(at + "moe.router_bias");
+    layer.moe.correction = bind.AVector(at + "moe.correction");
     for (size_t slot = 0; slot < shard.experts.slots.size(); ++slot) {
       layer.moe.experts.push_back(bind.AnMlp(fmt::format("{}moe.expert.{}", at, slot)));
     }
@@ -82,10 +95,10 @@ Weights Weights::Bind(const plan::Geometry& geometry, const plan::RankShard& sha
   weights.head = geometry.tied_head ? weights.embed : bind.AMatrix("head");
   weights.final_norm = bind.AVector("final_norm");
   CHECK(weights.final_norm != nullptr);
-  int64_t seen[2] = {};  // layers so far, by mixer
+  int64_t seen[2] = {};  // layers so far, with pages and with states
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     weights.layers.push_back(BindLayer(bind, geometry, shard, i));
-    weights.layers.back().index = seen[geometry.layers[i].mixer == plan::Mixer::kAttention ? 0 : 1]++;
+    weights.layers.back().index = seen[plan::HasKv(geometry.layers[i].mixer) ? 0 : 1]++;
   }
   return weights;
 }

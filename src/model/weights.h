@@ -36,6 +36,22 @@ struct AttentionWeights {
   Matrix o;                       // [H, q_heads * D]
   const float* q_norm = nullptr;  // [D], or null
   const float* k_norm = nullptr;
+  const float* qkv_bias = nullptr;  // [the rows of qkv], or null
+  const float* sinks = nullptr;     // [q_heads], or null
+  Matrix o_bias;                    // [H, 1], on one rank, or absent
+};
+
+/// Weights of a latent attention layer.
+struct LatentWeights {
+  Matrix down;                         // [query_rank + rank + rope_dim, H]
+  const float* down_bias = nullptr;    // [the rows of down], or null
+  const float* query_norm = nullptr;   // [query_rank], or null
+  const float* latent_norm = nullptr;  // [rank]
+  Matrix q;                            // [q_heads * (nope_dim + rope_dim), query_rank or H]
+  Matrix key_up;                       // per head [rank, nope_dim] in whole tiles
+  Matrix value_up;                     // per head [value_dim, rank] in whole tiles
+  Matrix o;                            // [H, q_heads * value_dim]
+  Matrix o_bias;                       // [H, 1], on one rank, or absent
 };
 
 /// Weights of a delta-net layer.
@@ -50,13 +66,17 @@ struct DeltaNetWeights {
 
 /// A gated MLP: also one expert, and the shared expert.
 struct MlpWeights {
-  Matrix gate_up;  // [2F, H]
-  Matrix down;     // [H, F]
+  Matrix gate_up;                       // [2F, H]
+  Matrix down;                          // [H, F]
+  const float* gate_up_bias = nullptr;  // [2F], or null
+  Matrix down_bias;                     // [H, 1], on one rank, or absent
 };
 
 /// Weights of a mixture of experts.
 struct MoeWeights {
   Matrix router;                    // [E (+ 1 shared gate), H]
+  const float* router_bias = nullptr;  // [E], or null
+  const float* correction = nullptr;   // [E], or null
   std::vector<MlpWeights> experts;  // by local slot
   MlpWeights shared;
 };
@@ -66,7 +86,10 @@ struct LayerWeights {
   int64_t index = 0;                  // number of the layer among those with the same mixer: its place in the caches
   const float* input_norm = nullptr;  // [H]
   const float* post_norm = nullptr;   // [H]
+  const float* mixer_norm = nullptr;  // [H] of the mixer's output, or null
+  const float* channel_norm = nullptr;  // [H] of the channel mixer's output, or null
   AttentionWeights attention;
+  LatentWeights latent;
   DeltaNetWeights delta_net;
   MlpWeights mlp;
   MoeWeights moe;

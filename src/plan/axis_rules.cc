@@ -5,7 +5,6 @@
 
 #include <algorithm>
 
-#include "plan/leaf.h"
 #include "plan/part_cost.h"
 
 namespace trivet::plan {
@@ -107,10 +106,22 @@ std::function<double(const std::vector<RankShard>&)> Busiest(std::function<doubl
   };
 }
 
+// Heads over one latent, which every rank that holds a head keeps.
+std::vector<CutRule> LatentCuts(int64_t heads, int64_t pad_to) {
+  return PlainCuts("head", PadUnits(heads, pad_to), [heads](const Share& share, RankShard* shard) {
+    const int64_t owner = share.count > 0 ? 1 : 0;
+    shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count),
+                        0,           owner,       owner,
+                        std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
+  });
+}
+
 AxisRule AttentionAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
   const HeadAxis heads = {geometry.attention.q_heads, geometry.attention.kv_heads};
   AxisRule rule{"attn", &Partials::attention, {}, {}, {}};
-  rule.cuts = HeadCuts(heads, ranks, pad_to, "KV group", "query head", FillAttention);
+  rule.cuts = geometry.Uses(Mixer::kLatentAttention)
+                  ? LatentCuts(heads.heads, pad_to)
+                  : HeadCuts(heads, ranks, pad_to, "KV group", "query head", FillAttention);
   rule.weight = [&geometry](const RankShard& shard) {
     return AttentionWeightBytes(geometry, shard.attention, ElementBytes{});
   };
@@ -203,7 +214,7 @@ AxisRule VocabAxis(const Geometry& geometry, int64_t pad_to) {
 
 std::vector<AxisRule> AxisRules(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
   std::vector<AxisRule> rules;
-  if (geometry.Uses(Mixer::kAttention)) rules.push_back(AttentionAxis(geometry, ranks, pad_to));
+  if (geometry.UsesKv()) rules.push_back(AttentionAxis(geometry, ranks, pad_to));
   if (geometry.Uses(Mixer::kDeltaNet)) rules.push_back(DeltaNetAxis(geometry, ranks, pad_to));
   if (geometry.Uses(ChannelMixer::kMoe)) {
     rules.push_back(ExpertAxis(geometry, pad_to));

@@ -10,11 +10,12 @@
 #include "plan/cut_rule.h"
 #include "plan/geometry.h"
 #include "plan/layout.h"
+#include "plan/leaf.h"
 
 namespace trivet::plan {
 
-/// Vocabulary rows of one unit: the row tile of the gemm kernels.
-inline constexpr int64_t kVocabTile = 32;
+/// Vocabulary rows of one unit.
+inline constexpr int64_t kVocabTile = kRowTile;
 
 /// Context whose keys and values the price of attention includes, tokens.
 inline constexpr int64_t kReferenceContext = 1024;

@@ -19,7 +19,7 @@ struct LayerCounts {
 LayerCounts CountLayers(const Geometry& geometry) {
   LayerCounts counts;
   for (const LayerGeometry& layer : geometry.layers) {
-    (layer.mixer == Mixer::kAttention ? counts.attention : counts.delta_net) += 1;
+    (HasKv(layer.mixer) ? counts.attention : counts.delta_net) += 1;
     (layer.channel_mixer == ChannelMixer::kMlp ? counts.mlp : counts.moe) += 1;
   }
   return counts;

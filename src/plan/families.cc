@@ -6,232 +6,378 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
+#include "base/check.h"
 #include "base/str.h"
-#include "plan/leaf.h"
+#include "plan/config_keys.h"
+#include "plan/family_parts.h"
 
 namespace trivet::plan {
 namespace {
 
-constexpr std::string_view kConfig = "config.json";
-
-// Bounds that no real model comes near and that keep every product below in 64 bits.
-constexpr int64_t kMaxExtent = int64_t{1} << 24;
-constexpr int64_t kMaxHeads = 4096;
-constexpr int64_t kMaxHeadDim = 8192;
-constexpr int64_t kMaxLayers = 4096;
-constexpr int64_t kMaxExperts = int64_t{1} << 16;
-constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 18;
-constexpr int64_t kMaxTopK = 128;
-constexpr int64_t kMaxConvWidth = 64;
 constexpr double kMaxParameters = 281474976710656.0;  // 2^48
 
-Error Invalid(std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kInvalid,
-                   fmt::format("{}: \"{}\": expected {}, found {}; correct the file", kConfig, key, expected, found));
+constexpr std::array<std::string_view, 1> kFull = {"full_attention"};
+constexpr std::array<std::string_view, 2> kFullOrSliding = {"full_attention", "sliding_attention"};
+constexpr std::array<std::string_view, 2> kFullOrLinear = {"full_attention", "linear_attention"};
+
+constexpr MoeKeys kQwenExperts = {"num_experts", "num_local_experts", "num_experts_per_tok", "num_experts_per_tok",
+                                  "moe_intermediate_size"};
+constexpr MoeKeys kGptOssExperts = {"num_local_experts", "num_experts", "num_experts_per_tok", "experts_per_token",
+                                    "intermediate_size"};
+constexpr MoeKeys kDeepseekExperts = {"n_routed_experts", "num_local_experts", "num_experts_per_tok",
+                                      "num_experts_per_tok", "moe_intermediate_size"};
+
+std::string_view AlwaysFull(int64_t) { return "full_attention"; }
+
+// Sliding windows where use_sliding_window says so, from layer max_window_layers on.
+Result<LayerRule> LateWindows(const Json& text) {
+  TRY_ASSIGN(const bool used, GetBool(text, "use_sliding_window", false, kConfig));
+  TRY_ASSIGN(const int64_t from, GetExtent(text, "max_window_layers"));
+  return LayerRule{kFullOrSliding,
+                   [used, from](int64_t i) { return used && i >= from ? "sliding_attention" : "full_attention"; },
+                   {}};
 }
 
-Error Unsupported(std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", kConfig,
-                                                   key, expected, found));
-}
-
-bool Present(const Json& object, std::string_view key) {
-  const Json* value = Find(object, key);
-  return value != nullptr && !value->is_null();
-}
-
-Result<int64_t> InRange(std::string_view key, int64_t value, int64_t low, int64_t high) {
-  if (value < low || value > high) {
-    return Invalid(key, fmt::format("{} to {}", low, high), fmt::format("{}", value));
+// Experts in every decoder_sparse_step-th layer, save those of mlp_only_layers.
+Result<std::function<bool(int64_t)>> SparseLayers(const Json& text) {
+  TRY_ASSIGN(const int64_t given, GetInt(text, "decoder_sparse_step", 1, kConfig));
+  TRY_ASSIGN(const int64_t step, InRange("decoder_sparse_step", given, 1, kMaxLayers));
+  TRY_ASSIGN(const int64_t experts, GetInt(text, EitherKey(text, "num_experts", "num_local_experts"), 1, kConfig));
+  std::vector<int64_t> dense;
+  if (Present(text, "mlp_only_layers")) {
+    const Json& list = *Find(text, "mlp_only_layers");
+    if (!list.is_array()) return InvalidKey("mlp_only_layers", "a list of layers", Quote(DumpJson(list)));
+    for (const Json& layer : list) {
+      if (!layer.is_number_integer()) return InvalidKey("mlp_only_layers", "layers", Quote(DumpJson(layer)));
+      dense.push_back(layer.get<int64_t>());
+    }
   }
-  return value;
+  return std::function<bool(int64_t)>([step, experts, dense](int64_t i) {
+    return experts > 0 && (i + 1) % step == 0 && std::find(dense.begin(), dense.end(), i) == dense.end();
+  });
 }
 
-// An extent that must be present: 1 to `high`.
-Result<int64_t> Extent(const Json& text, std::string_view key, int64_t high = kMaxExtent) {
-  TRY_ASSIGN(const int64_t value, NeedInt(text, key, kConfig));
-  return InRange(key, value, 1, high);
+// Full attention in the last layer of every full_attention_interval.
+Result<LayerRule> Hybrid(const Json& text) {
+  TRY_ASSIGN(const int64_t given, GetInt(text, "full_attention_interval", 4, kConfig));
+  TRY_ASSIGN(const int64_t interval, InRange("full_attention_interval", given, 1, kMaxLayers));
+  return LayerRule{kFullOrLinear,
+                   [interval](int64_t i) { return (i + 1) % interval == 0 ? "full_attention" : "linear_attention"; },
+                   {}};
 }
 
-Result<double> PositiveDouble(const Json& object, std::string_view key, double fallback) {
-  TRY_ASSIGN(const double value, GetDouble(object, key, fallback, kConfig));
-  if (!std::isfinite(value) || value <= 0) return Invalid(key, "a positive number", fmt::format("{}", value));
-  return value;
+Status ReadQwenRouter(const Json& text, bool renormalise, Geometry* geometry) {
+  TRY(ReadExperts(text, kQwenExperts, geometry));
+  if (!geometry->Uses(ChannelMixer::kMoe)) return {};
+  TRY_ASSIGN(geometry->moe.shared_width, GetExtent(text, "shared_expert_intermediate_size"));
+  geometry->moe.router.kind = renormalise ? RouterKind::kSoftmaxChosen : RouterKind::kSoftmaxAll;
+  return {};
 }
 
-// Options that would change the arithmetic and are not supported, whatever the family.
-Status CheckSupported(const FamilyConfig& config) {
-  TRY_ASSIGN(const std::string act, GetString(config.text, "hidden_act", "silu", kConfig));
-  if (act != "silu") return Unsupported("hidden_act", "silu", Quote(act));
-  TRY_ASSIGN(const std::string rope, GetString(config.rope, "rope_type", "default", kConfig));
-  if (rope != "default") return Unsupported("rope_type", "default", Quote(rope));
-  TRY_ASSIGN(const bool bias, GetBool(config.text, "attention_bias", false, kConfig));
-  if (bias) return Unsupported("attention_bias", "false", "true");
-  TRY_ASSIGN(const std::string gate, GetString(config.text, "output_gate_type", "swish", kConfig));
-  if (gate != "swish" && gate != "silu") return Unsupported("output_gate_type", "swish or silu", Quote(gate));
+Result<Geometry> ReadLlama(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  TRY(ReadLayers(config.text, {kFull, AlwaysFull, {}}, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  return geometry;
+}
+
+Result<Geometry> ReadQwen2(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  TRY_ASSIGN(const LayerRule rule, LateWindows(config.text));
+  TRY(ReadLayers(config.text, rule, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  geometry.attention.qkv_bias = true;
+  geometry.attention.output_bias = false;
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  return geometry;
+}
+
+Result<Geometry> ReadQwen3(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  TRY_ASSIGN(const LayerRule rule, LateWindows(config.text));
+  TRY(ReadLayers(config.text, rule, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  geometry.attention.qk_norm = true;
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  return geometry;
+}
+
+Result<Geometry> ReadQwen3Moe(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  // A window, where one is used, is on every layer.
+  TRY_ASSIGN(const bool windows, GetBool(config.text, "use_sliding_window", false, kConfig));
+  LayerRule rule{kFullOrSliding, [windows](int64_t) { return windows ? "sliding_attention" : "full_attention"; }, {}};
+  TRY_ASSIGN(rule.sparse, SparseLayers(config.text));
+  TRY(ReadLayers(config.text, rule, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  geometry.attention.qk_norm = true;
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  TRY_ASSIGN(const bool renormalise, GetBool(config.text, "norm_topk_prob", false, kConfig));
+  TRY(ReadQwenRouter(config.text, renormalise, &geometry));
+  geometry.moe.shared_width = 0;
+  return geometry;
+}
+
+// Delta-net and gated attention layers; `rule` has decided which layers have experts.
+Result<Geometry> ReadHybrid(const FamilyConfig& config, const LayerRule& rule, bool renormalise) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  geometry.norm_offset = 1;
+  TRY(ReadLayers(config.text, rule, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  TRY_ASSIGN(geometry.attention.output_gate, GetBool(config.text, "attn_output_gate", true, kConfig));
+  geometry.attention.qk_norm = true;
+  TRY(ReadDeltaNet(config.text, &geometry));
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  TRY(ReadQwenRouter(config.text, renormalise, &geometry));
+  return geometry;
+}
+
+Result<Geometry> ReadQwen3Next(const FamilyConfig& config) {
+  TRY_ASSIGN(LayerRule rule, Hybrid(config.text));
+  TRY_ASSIGN(rule.sparse, SparseLayers(config.text));
+  TRY_ASSIGN(const bool renormalise, GetBool(config.text, "norm_topk_prob", true, kConfig));
+  return ReadHybrid(config, rule, renormalise);
+}
+
+Result<Geometry> ReadQwen35(const FamilyConfig& config) {
+  TRY_ASSIGN(const LayerRule rule, Hybrid(config.text));
+  return ReadHybrid(config, rule, true);
+}
+
+Result<Geometry> ReadQwen35Moe(const FamilyConfig& config) {
+  TRY_ASSIGN(LayerRule rule, Hybrid(config.text));
+  rule.sparse = [](int64_t) { return true; };
+  return ReadHybrid(config, rule, true);
+}
+
+// Ropes of both kinds of layers. Older files have the full layers' alone, and the sliding layers' base under a key of its
+// own.
+Json Gemma3Ropes(const FamilyConfig& config) {
+  const bool nested = Find(config.rope, "full_attention") != nullptr || Find(config.rope, "sliding_attention") != nullptr;
+  Json ropes = nested ? config.rope : Json{{"full_attention", config.rope}};
+  for (const auto& [word, base] : {std::pair{"full_attention", "rope_theta"},
+                                   std::pair{"sliding_attention", "rope_local_base_freq"}}) {
+    Json& rope = ropes[word];
+    if (!rope.is_object()) rope = Json{{"rope_type", "default"}};
+    if (!Present(rope, "rope_theta")) rope["rope_theta"] = *Find(config.text, base);
+  }
+  return ropes;
+}
+
+Status ReadGemma3Scales(const Json& text, Geometry* geometry) {
+  TRY_ASSIGN(const double scalar, PositiveDouble(text, "query_pre_attn_scalar", 0));
+  geometry->attention.scale = 1 / std::sqrt(scalar);
+  if (Present(text, "attn_logit_softcapping")) {
+    TRY_ASSIGN(geometry->attention.softcap, PositiveDouble(text, "attn_logit_softcapping", 0));
+  }
+  if (Present(text, "final_logit_softcapping")) {
+    TRY_ASSIGN(geometry->logit_softcap, PositiveDouble(text, "final_logit_softcapping", 0));
+  }
+  // Activations are float32, and so is the product that references round to the type of the activations.
+  geometry->embed_scale = std::sqrt(static_cast<double>(geometry->hidden));
+  return {};
+}
+
+Result<Geometry> ReadGemma3(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  TRY_ASSIGN(const bool both_ways, GetBool(config.text, "use_bidirectional_attention", false, kConfig));
+  if (both_ways) return UnsupportedKey("use_bidirectional_attention", "false", "true");
+  geometry.norm_offset = 1;
+  geometry.branch_norms = true;
+  const std::string_view key = EitherKey(config.text, "sliding_window_pattern", "_sliding_window_pattern");
+  TRY_ASSIGN(const int64_t given, GetInt(config.text, key, 6, kConfig));
+  TRY_ASSIGN(const int64_t pattern, InRange(key, given, 1, kMaxLayers));
+  const auto word = [pattern](int64_t i) { return (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention"; };
+  TRY(ReadLayers(config.text, {kFullOrSliding, word, {}}, &geometry));
+  const Json ropes = Gemma3Ropes(config);
+  TRY(ReadAttention({config.text, ropes}, &geometry));
+  geometry.attention.qk_norm = true;
+  TRY(ReadGemma3Scales(config.text, &geometry));
+  TRY(ReadMlp(config.text, EitherKey(config.text, "hidden_activation", "hidden_act"), &geometry));
+  return geometry;
+}
+
+Result<Geometry> ReadGptOss(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  const auto word = [](int64_t i) { return i % 2 == 0 ? "sliding_attention" : "full_attention"; };
+  TRY(ReadLayers(config.text, {kFullOrSliding, word, [](int64_t) { return true; }}, &geometry));
+  TRY(ReadAttention(config, &geometry));
+  geometry.attention.sinks = true;
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  geometry.mlp.activation = Activation::kClampedSwiglu;
+  TRY_ASSIGN(geometry.mlp.limit, PositiveDouble(config.text, "swiglu_limit", 0));
+  TRY_ASSIGN(geometry.mlp.alpha, PositiveDouble(config.text, "swiglu_alpha", 0));
+  TRY(ReadExperts(config.text, kGptOssExperts, &geometry));
+  geometry.moe.bias = true;
+  geometry.moe.router.bias = true;
+  return geometry;
+}
+
+// Scores are scaled by the query's width, and by the stretch of the context once more.
+Result<double> LatentScale(const FamilyConfig& config, int64_t query_dim) {
+  const double scale = 1 / std::sqrt(static_cast<double>(query_dim));
+  TRY_ASSIGN(const std::string type, GetString(config.rope, "rope_type", "default", kConfig));
+  TRY_ASSIGN(const double mscale, GetDouble(config.rope, "mscale_all_dim", 0, kConfig));
+  if (type == "default" || mscale == 0) return scale;
+  TRY_ASSIGN(const double factor, PositiveDouble(config.rope, "factor", 0));
+  const double stretch = factor <= 1 ? 1 : 0.1 * mscale * std::log(factor) + 1;
+  return scale * stretch * stretch;
+}
+
+Status ReadLatent(const FamilyConfig& config, Geometry* geometry) {
+  const Json& text = config.text;
+  for (LayerGeometry& layer : geometry->layers) layer.mixer = Mixer::kLatentAttention;
+  LatentGeometry& latent = geometry->latent;
+  AttentionGeometry& attention = geometry->attention;
+  TRY_ASSIGN(attention.q_heads, NeedExtent(text, "num_attention_heads", kMaxHeads));
+  attention.kv_heads = 1;
+  TRY_ASSIGN(latent.query_rank, GetExtent(text, "q_lora_rank"));
+  TRY_ASSIGN(latent.rank, NeedExtent(text, "kv_lora_rank"));
+  TRY_ASSIGN(latent.nope_dim, NeedExtent(text, "qk_nope_head_dim", kMaxHeadDim));
+  TRY_ASSIGN(latent.rope_dim, NeedExtent(text, "qk_rope_head_dim", kMaxHeadDim));
+  TRY_ASSIGN(latent.value_dim, NeedExtent(text, "v_head_dim", kMaxHeadDim));
+  TRY_ASSIGN(latent.interleaved, GetBool(text, "rope_interleave", true, kConfig));
+  TRY(CheckHeadLeaf("v_head_dim", latent.value_dim));
+  if (latent.rope_dim % 2 != 0) {
+    return InvalidKey("qk_rope_head_dim", "an even number", fmt::format("{}", latent.rope_dim));
+  }
+  attention.head_dim = latent.nope_dim + latent.rope_dim;
+  TRY_ASSIGN(attention.scale, LatentScale(config, attention.head_dim));
+  TRY_ASSIGN(attention.output_bias, GetBool(text, "attention_bias", false, kConfig));
+  return ReadRopes(config, latent.rope_dim, geometry);
+}
+
+Status ReadDeepseekMoe(const Json& text, Geometry* geometry) {
+  TRY(ReadExperts(text, kDeepseekExperts, geometry));
+  if (!geometry->Uses(ChannelMixer::kMoe)) return {};
+  MoeGeometry& moe = geometry->moe;
+  TRY_ASSIGN(const int64_t shared, GetExtent(text, "n_shared_experts", kMaxExtent));
+  TRY_ASSIGN(moe.shared_width, InRange("n_shared_experts", shared * moe.width, 0, kMaxExtent));
+  moe.shared_gate = false;
+  TRY_ASSIGN(const std::string scores, GetString(text, "scoring_func", "sigmoid", kConfig));
+  if (scores != "sigmoid") return UnsupportedKey("scoring_func", "sigmoid", Quote(scores));
+  TRY_ASSIGN(const std::string method, GetString(text, "topk_method", "noaux_tc", kConfig));
+  if (method != "noaux_tc") return UnsupportedKey("topk_method", "noaux_tc", Quote(method));
+  RouterGeometry& router = moe.router;
+  router.kind = RouterKind::kSigmoid;
+  router.correction = true;
+  TRY_ASSIGN(router.renormalise, GetBool(text, "norm_topk_prob", true, kConfig));
+  TRY_ASSIGN(router.scaling, PositiveDouble(text, "routed_scaling_factor", 1));
+  TRY_ASSIGN(const int64_t groups, GetInt(text, "n_group", 1, kConfig));
+  TRY_ASSIGN(router.groups, InRange("n_group", groups, 1, moe.experts));
+  TRY_ASSIGN(const int64_t kept, GetInt(text, "topk_group", 1, kConfig));
+  TRY_ASSIGN(router.groups_kept, InRange("topk_group", kept, 1, router.groups));
+  if (moe.experts % router.groups != 0) {
+    return InvalidKey("n_group", fmt::format("a divisor of n_routed_experts {}", moe.experts), fmt::format("{}", groups));
+  }
+  if (moe.experts / router.groups * router.groups_kept < moe.top_k) {
+    return InvalidKey("topk_group", "groups that hold num_experts_per_tok experts", fmt::format("{}", kept));
+  }
+  return {};
+}
+
+Result<Geometry> ReadDeepseekV3(const FamilyConfig& config) {
+  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
+  TRY_ASSIGN(const int64_t dense, GetExtent(config.text, "first_k_dense_replace"));
+  TRY_ASSIGN(const int64_t frequency, GetInt(config.text, "moe_layer_freq", 1, kConfig));
+  if (frequency != 1) return UnsupportedKey("moe_layer_freq", "1", fmt::format("{}", frequency));
+  TRY(ReadLayers(config.text, {kFull, AlwaysFull, [dense](int64_t i) { return i >= dense; }}, &geometry));
+  TRY(ReadLatent(config, &geometry));
+  TRY(ReadMlp(config.text, "hidden_act", &geometry));
+  TRY(ReadDeepseekMoe(config.text, &geometry));
+  return geometry;
+}
+
+constexpr std::array<std::string_view, 1> kLlamaTypes = {"llama"};
+constexpr std::array<std::string_view, 1> kQwen2Types = {"qwen2"};
+constexpr std::array<std::string_view, 1> kQwen3Types = {"qwen3"};
+constexpr std::array<std::string_view, 1> kQwen3MoeTypes = {"qwen3_moe"};
+constexpr std::array<std::string_view, 1> kQwen3NextTypes = {"qwen3_next"};
+constexpr std::array<std::string_view, 2> kQwen35MoeTypes = {"qwen3_5_moe", "qwen3_5_moe_text"};
+constexpr std::array<std::string_view, 2> kQwen35Types = {"qwen3_5", "qwen3_5_text"};
+constexpr std::array<std::string_view, 2> kGemma3Types = {"gemma3", "gemma3_text"};
+constexpr std::array<std::string_view, 1> kGptOssTypes = {"gpt_oss"};
+constexpr std::array<std::string_view, 1> kDeepseekV3Types = {"deepseek_v3"};
+
+constexpr const char* kLlamaDefaults = R"({"rope_theta": 10000.0, "max_position_embeddings": 2048})";
+constexpr const char* kQwen2Defaults =
+    R"({"rope_theta": 10000.0, "max_window_layers": 28, "sliding_window": 4096, "max_position_embeddings": 32768})";
+constexpr const char* kQwen3Defaults =
+    R"({"rope_theta": 10000.0, "max_window_layers": 28, "sliding_window": 4096, "max_position_embeddings": 32768,
+        "head_dim": 128})";
+constexpr const char* kQwen3MoeDefaults =
+    R"({"rope_theta": 10000.0, "sliding_window": 4096, "max_position_embeddings": 32768})";
+constexpr const char* kHybridDefaults = R"({"partial_rotary_factor": 0.25})";
+constexpr const char* kQwen3NextDefaults =
+    R"({"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "shared_expert_intermediate_size": 512,
+        "intermediate_size": 5632, "max_position_embeddings": 32768})";
+// A wrapper's text_config leaves out what has its default value.
+constexpr const char* kGemma3Defaults =
+    R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+        "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256, "hidden_activation": "gelu_pytorch_tanh",
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+        "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0, "tie_word_embeddings": true})";
+constexpr const char* kGptOssDefaults =
+    R"({"head_dim": 64, "num_key_value_heads": 8, "sliding_window": 128, "rms_norm_eps": 1e-5, "attention_bias": true,
+        "swiglu_alpha": 1.702, "swiglu_limit": 7.0, "rope_theta": 150000.0, "max_position_embeddings": 131072})";
+constexpr const char* kDeepseekV3Defaults =
+    R"({"kv_lora_rank": 512, "q_lora_rank": 1536, "qk_rope_head_dim": 64, "v_head_dim": 128, "qk_nope_head_dim": 128,
+        "n_shared_experts": 1, "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3, "routed_scaling_factor": 2.5,
+        "rope_theta": 10000.0, "max_position_embeddings": 4096})";
+
+constexpr std::array<FamilyRow, 10> kFamilies = {{{"qwen3_5_moe", kQwen35MoeTypes, kHybridDefaults, ReadQwen35Moe},
+                                                  {"qwen3_5", kQwen35Types, kHybridDefaults, ReadQwen35},
+                                                  {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama},
+                                                  {"qwen2", kQwen2Types, kQwen2Defaults, ReadQwen2},
+                                                  {"qwen3", kQwen3Types, kQwen3Defaults, ReadQwen3},
+                                                  {"qwen3_moe", kQwen3MoeTypes, kQwen3MoeDefaults, ReadQwen3Moe},
+                                                  {"qwen3_next", kQwen3NextTypes, kQwen3NextDefaults, ReadQwen3Next},
+                                                  {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3},
+                                                  {"gpt_oss", kGptOssTypes, kGptOssDefaults, ReadGptOss},
+                                                  {"deepseek_v3", kDeepseekV3Types, kDeepseekV3Defaults, ReadDeepseekV3}}};
+
+// The config with the family's defaults for keys it does not have.
+Json WithDefaults(const FamilyRow& row, const Json& text) {
+  Result<Json> defaults = ParseJson(row.defaults, row.name);
+  CHECK(defaults.ok());
+  Json merged = text;
+  for (const auto& [key, value] : defaults->items()) {
+    if (Find(text, key) == nullptr) merged[key] = value;
+  }
+  return merged;
+}
+
+Status CheckNotQuantised(const Json& text) {
   for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    if (!Present(config.text, key)) continue;
-    const Json* method = Find(*Find(config.text, key), "quant_method");
+    if (!Present(text, key)) continue;
+    const Json* method = Find(*Find(text, key), "quant_method");
     const bool named = method != nullptr && method->is_string();
-    return Unsupported(
+    return UnsupportedKey(
         key, "a checkpoint that is not quantised",
         named ? fmt::format("quant_method {}", Quote(method->get<std::string>())) : "one without a name");
   }
-  return Status();
+  return {};
 }
-
-// Leaves must not straddle heads: a wide head has to halve evenly.
-Status CheckHeadLeaf(std::string_view key, int64_t head_dim) {
-  if (head_dim % HeadLeaf(head_dim) == 0) return Status();
-  return Unsupported(key, fmt::format("at most {}, or halving evenly to that", kColumnLeaf),
-                     fmt::format("{}", head_dim));
-}
-
-Result<AttentionGeometry> ReadAttention(const FamilyConfig& config, int64_t hidden) {
-  const Json& text = config.text;
-  AttentionGeometry attention;
-  TRY_ASSIGN(attention.q_heads, Extent(text, "num_attention_heads", kMaxHeads));
-  TRY_ASSIGN(const int64_t kv, GetInt(text, "num_key_value_heads", attention.q_heads, kConfig));
-  TRY_ASSIGN(attention.kv_heads, InRange("num_key_value_heads", kv, 1, kMaxHeads));
-  if (attention.q_heads % attention.kv_heads != 0) {
-    return Invalid("num_attention_heads", fmt::format("a multiple of num_key_value_heads {}", attention.kv_heads),
-                   fmt::format("{}", attention.q_heads));
-  }
-  if (!Present(text, "head_dim") && hidden % attention.q_heads != 0) {
-    return Invalid("head_dim", "a value, as hidden_size is not a multiple of num_attention_heads", "none");
-  }
-  TRY_ASSIGN(const int64_t dim, GetInt(text, "head_dim", hidden / attention.q_heads, kConfig));
-  TRY_ASSIGN(attention.head_dim, InRange("head_dim", dim, 1, kMaxHeadDim));
-  TRY(CheckHeadLeaf("head_dim", dim));
-  if (!Present(config.rope, "rope_theta")) return Invalid("rope_theta", "a positive number", "none");
-  TRY_ASSIGN(attention.rope_theta, PositiveDouble(config.rope, "rope_theta", 0));
-  return attention;
-}
-
-// Rotary channels of a head: head_dim times partial_rotary_factor, cut to an integer.
-Result<int64_t> ReadRotaryDim(const FamilyConfig& config, int64_t head_dim, double default_factor) {
-  const Json& holder = Present(config.rope, "partial_rotary_factor") ? config.rope : config.text;
-  TRY_ASSIGN(const double factor, PositiveDouble(holder, "partial_rotary_factor", default_factor));
-  if (factor > 1) return Invalid("partial_rotary_factor", "at most 1", fmt::format("{}", factor));
-  const int64_t rotary = static_cast<int64_t>(static_cast<double>(head_dim) * factor);
-  if (rotary < 2 || rotary % 2 != 0) {
-    return Invalid("partial_rotary_factor", fmt::format("an even number of rotary channels of {}", head_dim),
-                   fmt::format("{}", rotary));
-  }
-  return rotary;
-}
-
-Result<DeltaNetGeometry> ReadDeltaNet(const Json& text) {
-  DeltaNetGeometry net;
-  TRY_ASSIGN(net.k_heads, Extent(text, "linear_num_key_heads", kMaxHeads));
-  TRY_ASSIGN(net.v_heads, Extent(text, "linear_num_value_heads", kMaxHeads));
-  TRY_ASSIGN(net.k_dim, Extent(text, "linear_key_head_dim", kMaxHeadDim));
-  TRY_ASSIGN(net.v_dim, Extent(text, "linear_value_head_dim", kMaxHeadDim));
-  TRY_ASSIGN(net.conv_width, Extent(text, "linear_conv_kernel_dim", kMaxConvWidth));
-  if (net.v_heads % net.k_heads != 0) {
-    return Invalid("linear_num_value_heads", fmt::format("a multiple of linear_num_key_heads {}", net.k_heads),
-                   fmt::format("{}", net.v_heads));
-  }
-  TRY(CheckHeadLeaf("linear_value_head_dim", net.v_dim));
-  return net;
-}
-
-Result<MoeGeometry> ReadMoe(const Json& text, size_t layers) {
-  MoeGeometry moe;
-  TRY_ASSIGN(moe.experts, Extent(text, "num_experts", kMaxExperts));
-  if (moe.experts * static_cast<int64_t>(layers) > kMaxExpertsOfAllLayers) {
-    return Invalid("num_experts", fmt::format("at most {} experts in all layers", kMaxExpertsOfAllLayers),
-                   fmt::format("{} in each of {} layers", moe.experts, layers));
-  }
-  TRY_ASSIGN(moe.top_k, Extent(text, "num_experts_per_tok", std::min(moe.experts, kMaxTopK)));
-  TRY_ASSIGN(moe.width, Extent(text, "moe_intermediate_size"));
-  TRY_ASSIGN(const int64_t shared, GetInt(text, "shared_expert_intermediate_size", 0, kConfig));
-  TRY_ASSIGN(moe.shared_width, InRange("shared_expert_intermediate_size", shared, 0, kMaxExtent));
-  return moe;
-}
-
-// `layer_types`, or where it is absent full attention in the last layer of every `full_attention_interval`.
-Result<std::vector<LayerGeometry>> ReadHybridLayers(const Json& text, ChannelMixer channel_mixer) {
-  TRY_ASSIGN(const int64_t count, Extent(text, "num_hidden_layers", kMaxLayers));
-  TRY_ASSIGN(const int64_t given, GetInt(text, "full_attention_interval", 4, kConfig));
-  TRY_ASSIGN(const int64_t interval, InRange("full_attention_interval", given, 1, kMaxLayers));
-  std::vector<LayerGeometry> layers(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    const Mixer mixer = (i + 1) % interval == 0 ? Mixer::kAttention : Mixer::kDeltaNet;
-    layers[static_cast<size_t>(i)] = {mixer, channel_mixer};
-  }
-  if (!Present(text, "layer_types")) return layers;
-  const Json& types = *Find(text, "layer_types");
-  if (!types.is_array() || types.size() != layers.size()) {
-    return Invalid("layer_types", fmt::format("a list of num_hidden_layers {} words", count),
-                   types.is_array() ? fmt::format("{}", types.size()) : "no list");
-  }
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (!types[i].is_string()) return Invalid("layer_types", "words", Quote(DumpJson(types[i])));
-    const std::string word = types[i].get<std::string>();
-    if (word != "full_attention" && word != "linear_attention") {
-      return Unsupported("layer_types", "full_attention or linear_attention", Quote(word));
-    }
-    layers[i].mixer = word == "full_attention" ? Mixer::kAttention : Mixer::kDeltaNet;
-  }
-  return layers;
-}
-
-// What every family states in the same words.
-Result<Geometry> ReadCommon(const Json& text) {
-  Geometry geometry;
-  TRY_ASSIGN(geometry.hidden, Extent(text, "hidden_size"));
-  TRY_ASSIGN(geometry.vocab, Extent(text, "vocab_size"));
-  TRY_ASSIGN(geometry.max_positions, Extent(text, "max_position_embeddings"));
-  TRY_ASSIGN(geometry.norm_eps, PositiveDouble(text, "rms_norm_eps", 1e-6));
-  TRY_ASSIGN(geometry.tied_head, GetBool(text, "tie_word_embeddings", false, kConfig));
-  return geometry;
-}
-
-// Qwen3.5: delta-net and gated attention layers; the sparse variant has experts in every layer.
-Result<Geometry> ReadQwen35(const FamilyConfig& config, ChannelMixer channel_mixer) {
-  TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
-  geometry.norm_offset = 1;
-  TRY_ASSIGN(geometry.layers, ReadHybridLayers(config.text, channel_mixer));
-  if (geometry.Uses(Mixer::kAttention)) {
-    TRY_ASSIGN(geometry.attention, ReadAttention(config, geometry.hidden));
-    TRY_ASSIGN(geometry.attention.rotary_dim, ReadRotaryDim(config, geometry.attention.head_dim, 0.25));
-    TRY_ASSIGN(geometry.attention.output_gate, GetBool(config.text, "attn_output_gate", true, kConfig));
-    geometry.attention.qk_norm = true;
-  }
-  if (geometry.Uses(Mixer::kDeltaNet)) {
-    TRY_ASSIGN(geometry.delta_net, ReadDeltaNet(config.text));
-  }
-  if (channel_mixer == ChannelMixer::kMoe) {
-    TRY_ASSIGN(geometry.moe, ReadMoe(config.text, geometry.layers.size()));
-  } else {
-    TRY_ASSIGN(geometry.mlp_width, Extent(config.text, "intermediate_size"));
-  }
-  return geometry;
-}
-
-Result<Geometry> ReadQwen35Moe(const FamilyConfig& config) { return ReadQwen35(config, ChannelMixer::kMoe); }
-Result<Geometry> ReadQwen35Dense(const FamilyConfig& config) { return ReadQwen35(config, ChannelMixer::kMlp); }
-
-constexpr std::array<std::string_view, 2> kQwen35MoeTypes = {"qwen3_5_moe", "qwen3_5_moe_text"};
-constexpr std::array<std::string_view, 2> kQwen35Types = {"qwen3_5", "qwen3_5_text"};
-constexpr std::array<FamilyRow, 2> kFamilies = {
-    {{"qwen3_5_moe", kQwen35MoeTypes, ReadQwen35Moe}, {"qwen3_5", kQwen35Types, ReadQwen35Dense}}};
 
 // Upper bound of the parameters, in floating point so that it cannot overflow.
 double Parameters(const Geometry& geometry) {
   const auto real = [](int64_t value) { return static_cast<double>(value); };
   const AttentionGeometry& attention = geometry.attention;
+  const LatentGeometry& latent = geometry.latent;
   const DeltaNetGeometry& net = geometry.delta_net;
   const MoeGeometry& moe = geometry.moe;
   const double heads = real(3 * attention.q_heads + 2 * attention.kv_heads) * real(attention.head_dim);
+  const double down = real(latent.query_rank + latent.rank + latent.rope_dim);
+  const double up = real(attention.q_heads) * real(attention.head_dim + latent.value_dim) *
+                    real(std::max(latent.query_rank, latent.rank));
   const double net_rows = 2 * real(net.k_heads) * real(net.k_dim) + real(net.v_heads) * real(3 * net.v_dim + 2);
   const double experts = real(moe.experts) * real(3 * moe.width + 1);
   const double channels = 3 * real(moe.shared_width + geometry.mlp_width);
-  const double layer = heads + net_rows + experts + channels;
-  return real(geometry.hidden) *
-         (layer * real(static_cast<int64_t>(geometry.layers.size())) + 2 * real(geometry.vocab));
+  const double layer = real(geometry.hidden) * (heads + down + net_rows + experts + channels) + up;
+  return layer * real(static_cast<int64_t>(geometry.layers.size())) + 2 * real(geometry.hidden) * real(geometry.vocab);
 }
 
 std::string SupportedTypes() {
@@ -247,59 +393,24 @@ std::string SupportedTypes() {
 std::span<const FamilyRow> Families() { return kFamilies; }
 
 Result<Geometry> ReadGeometry(const FamilyConfig& config) {
-  if (!config.text.is_object()) return Invalid("text_config", "an object", Quote(DumpJson(config.text)));
+  if (!config.text.is_object()) return InvalidKey("text_config", "an object", Quote(DumpJson(config.text)));
   TRY_ASSIGN(const std::string type, GetString(config.text, "model_type", "", kConfig));
-  if (type.empty()) return Invalid("model_type", fmt::format("one of {}", SupportedTypes()), "none");
+  if (type.empty()) return InvalidKey("model_type", fmt::format("one of {}", SupportedTypes()), "none");
   for (const FamilyRow& row : Families()) {
     if (std::find(row.model_types.begin(), row.model_types.end(), type) == row.model_types.end()) continue;
-    TRY(CheckSupported(config));
-    TRY_ASSIGN(Geometry geometry, row.read(config));
+    TRY(CheckNotQuantised(config.text));
+    const Json text = WithDefaults(row, config.text);
+    TRY_ASSIGN(Geometry geometry, row.read({text, config.rope}));
     geometry.family = row.name;
     if (const double parameters = Parameters(geometry); parameters > kMaxParameters) {
-      return Invalid("num_hidden_layers", fmt::format("a model of at most {:.0f} parameters", kMaxParameters),
-                     fmt::format("extents that multiply to {:.3g}", parameters));
+      return InvalidKey("num_hidden_layers", fmt::format("a model of at most {:.0f} parameters", kMaxParameters),
+                        fmt::format("extents that multiply to {:.3g}", parameters));
     }
     return geometry;
   }
-  return MakeError(Code::kUnsupported, fmt::format("{}: \"model_type\": expected one of {}, found {}; use one of those",
-                                                   kConfig, SupportedTypes(), Quote(type)));
-}
-
-Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bool(const std::string&)>& has) {
-  SourceNames names;
-  for (const char* prefix : {"model.", "model.language_model."}) {
-    if (has(std::string(prefix) + "embed_tokens.weight")) names.prefix = prefix;
-  }
-  if (names.prefix.empty()) {
-    return MakeError(
-        Code::kInvalid,
-        "checkpoint: expected model.embed_tokens.weight or model.language_model.embed_tokens.weight, found "
-        "neither; check that the directory holds all of the model's files");
-  }
-  for (size_t i = 0; i < geometry.layers.size(); ++i) {
-    if (geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
-    names.fused_experts = has(fmt::format("{}layers.{}.mlp.experts.gate_up_proj", names.prefix, i));
-    break;
-  }
-  return names;
-}
-
-std::string SkippedReason(std::string_view tensor_name) {
-  struct Known {
-    std::string_view prefix;
-    const char* reason;
-  };
-  constexpr std::array<Known, 6> kKnown = {{{"model.visual.", "vision tower"},
-                                            {"visual.", "vision tower"},
-                                            {"model.vision_tower.", "vision tower"},
-                                            {"vision_tower.", "vision tower"},
-                                            {"mtp.", "multi-token-prediction head"},
-                                            {"lm_head.weight", "copy of the tied embedding"}}};
-  for (const Known& known : kKnown) {
-    if (tensor_name.substr(0, known.prefix.size()) == known.prefix) return known.reason;
-  }
-  const bool rotary = tensor_name.size() >= 8 && tensor_name.substr(tensor_name.size() - 8) == "inv_freq";
-  return rotary ? "rotary buffer" : "";
+  return MakeError(Code::kUnsupported,
+                   fmt::format("{}: \"model_type\": expected one of {}, found {}, a family not supported yet; use one of "
+                               "those", kConfig, SupportedTypes(), Quote(type)));
 }
 
 }  // namespace trivet::plan

@@ -14,4 +14,10 @@ bool Geometry::Uses(ChannelMixer channel_mixer) const {
                      [&](const LayerGeometry& layer) { return layer.channel_mixer == channel_mixer; });
 }
 
+int64_t Geometry::key_dim() const { return latent.rank > 0 ? latent.rank + latent.rope_dim : attention.head_dim; }
+
+int64_t Geometry::value_dim() const { return latent.rank > 0 ? latent.rank : attention.head_dim; }
+
+int64_t Geometry::head_out_dim() const { return latent.rank > 0 ? latent.value_dim : attention.head_dim; }
+
 }  // namespace trivet::plan

@@ -18,4 +18,10 @@ int64_t WidthLeaf(int64_t width);
 /// channels are halved until they are not.
 int64_t HeadLeaf(int64_t head_dim);
 
+/// Output rows that the gemm kernels store side by side.
+inline constexpr int64_t kRowTile = 32;
+
+/// Rows of one head in a tensor whose heads are multiplied one by one: filled up to whole tiles.
+constexpr int64_t HeadRows(int64_t rows) { return (rows + kRowTile - 1) / kRowTile * kRowTile; }
+
 }  // namespace trivet::plan

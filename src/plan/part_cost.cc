@@ -3,14 +3,28 @@
 
 #include <algorithm>
 
+#include "plan/leaf.h"
+
 namespace trivet::plan {
 namespace {
 
 constexpr int64_t kVectorBytes = 4;  // float32
 
+// Down projections, and one head's query, key-up, value-up and output projections.
+double LatentWeightBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
+  if (shard.q_heads == 0) return 0;
+  const LatentGeometry& latent = geometry.latent;
+  const int64_t down = (latent.query_rank + latent.rank + latent.rope_dim) * geometry.hidden;
+  const int64_t query_in = latent.query_rank > 0 ? latent.query_rank : geometry.hidden;
+  const int64_t head = geometry.attention.head_dim * query_in + HeadRows(latent.rank) * latent.nope_dim +
+                       HeadRows(latent.value_dim) * latent.rank + latent.value_dim * geometry.hidden;
+  return static_cast<double>(down + shard.q_heads * head) * bytes.matrix;
+}
+
 }  // namespace
 
 double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
+  if (geometry.Uses(Mixer::kLatentAttention)) return LatentWeightBytes(geometry, shard, bytes);
   const AttentionGeometry& attention = geometry.attention;
   const int64_t query_parts = attention.output_gate ? 2 : 1;
   const int64_t heads = shard.q_heads * (query_parts + 1) + shard.kv_heads * 2;
@@ -18,7 +32,7 @@ double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shar
 }
 
 int64_t KvTokenBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
-  return 2 * shard.kv_heads * geometry.attention.head_dim * bytes.cache;
+  return shard.kv_heads * (geometry.key_dim() + geometry.value_dim()) * bytes.cache;
 }
 
 double DeltaNetWeightBytes(const Geometry& geometry, const DeltaNetShard& shard, const ElementBytes& bytes) {
@@ -75,12 +89,13 @@ double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& by
 }
 
 double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, const ElementBytes& bytes) {
-  int64_t vectors = 2 * geometry.hidden;
+  int64_t vectors = (geometry.branch_norms ? 4 : 2) * geometry.hidden;
   if (layer.mixer == Mixer::kDeltaNet) vectors += geometry.delta_net.v_dim;
   if (layer.mixer == Mixer::kAttention && geometry.attention.qk_norm) vectors += 2 * geometry.attention.head_dim;
   double router = 0;
   if (layer.channel_mixer == ChannelMixer::kMoe) {
-    const int64_t rows = geometry.moe.experts + (geometry.moe.shared_width > 0 ? 1 : 0);
+    const bool gate = geometry.moe.shared_width > 0 && geometry.moe.shared_gate;
+    const int64_t rows = geometry.moe.experts + (gate ? 1 : 0);
     router = static_cast<double>(rows * geometry.hidden) * bytes.matrix;
   }
   return router + static_cast<double>(vectors * kVectorBytes);

@@ -11,7 +11,8 @@
 
 namespace trivet::plan {
 
-/// Resident weights of one attention layer's heads (query, gate, key, value and output projections).
+/// Resident weights of one attention layer's heads: query, gate, key, value and output projections; of latent attention
+/// also the down projections, which every rank with heads holds.
 double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes);
 
 /// Keys and values of one token in one attention layer.
@@ -42,7 +43,7 @@ double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>
 /// One table of `rows` vocabulary rows.
 double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& bytes);
 
-/// What every rank holds of one layer whatever the cut: norms and router.
+/// What every rank holds of one layer whatever the cut: norms and router. Biases are too small to count.
 double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, const ElementBytes& bytes);
 
 }  // namespace trivet::plan

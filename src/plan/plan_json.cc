@@ -42,6 +42,14 @@ Json GeometryJson(const Geometry& geometry) {
                          {"kv_heads", geometry.attention.kv_heads},
                          {"head_dim", geometry.attention.head_dim}};
   }
+  if (geometry.Uses(Mixer::kLatentAttention)) {
+    json["latent"] = {{"heads", geometry.attention.q_heads},
+                      {"query_rank", geometry.latent.query_rank},
+                      {"rank", geometry.latent.rank},
+                      {"nope_dim", geometry.latent.nope_dim},
+                      {"rope_dim", geometry.latent.rope_dim},
+                      {"value_dim", geometry.latent.value_dim}};
+  }
   if (geometry.Uses(Mixer::kDeltaNet)) {
     json["delta_net"] = {{"k_heads", geometry.delta_net.k_heads},
                          {"v_heads", geometry.delta_net.v_heads},

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -11,12 +12,13 @@
 namespace trivet::plan {
 namespace {
 
-// A run of rows of one source: one section of a local tensor, all columns.
+// A run of rows of one source: one section of a local tensor.
 struct Section {
   std::string source;
   int64_t src_row = 0;
-  int64_t real = 0;   // rows copied
-  int64_t local = 0;  // rows reserved, pads included
+  int64_t real = 0;      // rows copied
+  int64_t local = 0;     // rows reserved, pads included
+  int64_t row_step = 1;  // every such row of the source
 };
 
 LocalTensor FromSections(std::string name, Role role, int64_t cols, const std::vector<Section>& sections) {
@@ -27,7 +29,9 @@ LocalTensor FromSections(std::string name, Role role, int64_t cols, const std::v
   tensor.leaf = role == Role::kVector ? 0 : kColumnLeaf;
   for (const Section& section : sections) {
     if (section.real > 0) {
-      tensor.slices.push_back({section.source, section.src_row, 0, section.real, cols, tensor.rows, 0});
+      Slice slice{section.source, section.src_row, 0, section.real, cols, tensor.rows, 0};
+      slice.row_step = section.row_step;
+      tensor.slices.push_back(std::move(slice));
     }
     tensor.rows += section.local;
   }
@@ -56,6 +60,26 @@ LocalTensor FromColumns(std::string name, int64_t rows, const Columns& columns) 
   return tensor;
 }
 
+// A vector as a matrix of one column: a bias that joins a sum over K. It is row `row` of its source, or all of it.
+LocalTensor BiasColumn(std::string name, std::string source, int64_t rows, int64_t row, bool is_row) {
+  LocalTensor tensor;
+  tensor.name = std::move(name);
+  tensor.rows = rows;
+  tensor.cols = 1;
+  tensor.leaf = kColumnLeaf;
+  Slice slice{std::move(source), row, 0, is_row ? 1 : rows, is_row ? rows : 1, 0, 0};
+  slice.transposed = is_row;
+  tensor.slices.push_back(std::move(slice));
+  return tensor;
+}
+
+// Sections one after the other.
+std::vector<Section> Joined(std::vector<std::vector<Section>> parts) {
+  std::vector<Section> all;
+  for (std::vector<Section>& part : parts) std::move(part.begin(), part.end(), std::back_inserter(all));
+  return all;
+}
+
 // Builds the map of one rank, tensor by tensor.
 class Builder {
  public:
@@ -66,7 +90,7 @@ class Builder {
     AddVocab("embed", Role::kEmbedding, names_.prefix + "embed_tokens.weight");
     for (size_t i = 0; i < geometry_.layers.size(); ++i) AddLayer(i);
     AddWhole("final_norm", names_.prefix + "norm.weight", geometry_.hidden);
-    if (!geometry_.tied_head) AddVocab("head", Role::kMatrix, "lm_head.weight");
+    if (!geometry_.tied_head) AddVocab("head", Role::kMatrix, names_.head);
     return std::move(map_);
   }
 
@@ -79,6 +103,9 @@ class Builder {
   void AddWhole(std::string name, std::string source, int64_t rows) {
     Add(FromSections(std::move(name), Role::kVector, 1, {{std::move(source), 0, rows, rows}}));
   }
+  void AddVector(std::string name, const std::vector<Section>& sections) {
+    Add(FromSections(std::move(name), Role::kVector, 1, sections));
+  }
   void AddVocab(std::string name, Role role, std::string source) {
     const VocabShard& vocab = shard_.vocab;
     Add(FromSections(std::move(name), role, geometry_.hidden,
@@ -88,11 +115,42 @@ class Builder {
   void AddLayer(size_t index) {
     local_ = fmt::format("layers.{}.", index);
     source_ = fmt::format("{}layers.{}.", names_.prefix, index);
-    AddWhole(local_ + "input_norm", source_ + "input_layernorm.weight", geometry_.hidden);
     const LayerGeometry& layer = geometry_.layers[index];
-    layer.mixer == Mixer::kAttention ? AddAttention() : AddDeltaNet();
-    AddWhole(local_ + "post_norm", source_ + "post_attention_layernorm.weight", geometry_.hidden);
-    layer.channel_mixer == ChannelMixer::kMoe ? AddMoe() : AddGatedMlp("mlp", "mlp", geometry_.mlp_width, shard_.mlp);
+    const bool branch = geometry_.branch_norms;
+    AddWhole(local_ + "input_norm", source_ + "input_layernorm.weight", geometry_.hidden);
+    switch (layer.mixer) {
+      case Mixer::kAttention:
+        AddAttention();
+        break;
+      case Mixer::kLatentAttention:
+        AddLatentAttention();
+        break;
+      case Mixer::kDeltaNet:
+        AddDeltaNet();
+        break;
+    }
+    if (branch) {
+      AddWhole(local_ + "mixer_norm", source_ + "post_attention_layernorm.weight", geometry_.hidden);
+      AddWhole(local_ + "channel_norm", source_ + "post_feedforward_layernorm.weight", geometry_.hidden);
+    }
+    AddWhole(local_ + "post_norm", source_ + (branch ? "pre_feedforward" : "post_attention") + "_layernorm.weight",
+             geometry_.hidden);
+    if (layer.channel_mixer == ChannelMixer::kMoe) {
+      AddMoe();
+    } else {
+      AddGatedMlp("mlp", "mlp", {geometry_.mlp_width, shard_.mlp, geometry_.mlp.bias});
+    }
+  }
+
+  // The output projection of heads of `dim` channels, and its bias on the rank of the first head.
+  void AddHeadOutput(const std::string& source, int64_t dim) {
+    const AttentionShard& heads = shard_.attention;
+    Add(FromColumns(
+        local_ + "attn.o", geometry_.hidden,
+        {source + ".weight", 0, heads.q_begin * dim, heads.q_real * dim, heads.q_heads * dim, HeadLeaf(dim)}));
+    if (geometry_.attention.output_bias && heads.q_begin == 0 && heads.q_real > 0) {
+      Add(BiasColumn(local_ + "attn.o_bias", source + ".bias", geometry_.hidden, 0, false));
+    }
   }
 
   void AddAttention() {
@@ -101,84 +159,218 @@ class Builder {
     const int64_t dim = attention.head_dim;
     const int64_t query = attention.output_gate ? 2 * dim : dim;
     const std::string source = source_ + "self_attn.";
-    Add(FromSections(local_ + "attn.qkv", Role::kMatrix, geometry_.hidden,
-                     {{source + "q_proj.weight", heads.q_begin * query, heads.q_real * query, heads.q_heads * query},
-                      {source + "k_proj.weight", heads.kv_begin * dim, heads.kv_real * dim, heads.kv_heads * dim},
-                      {source + "v_proj.weight", heads.kv_begin * dim, heads.kv_real * dim, heads.kv_heads * dim}}));
+    const auto sections = [&](const char* what) -> std::vector<Section> {
+      return {{source + "q_proj" + what, heads.q_begin * query, heads.q_real * query, heads.q_heads * query},
+              {source + "k_proj" + what, heads.kv_begin * dim, heads.kv_real * dim, heads.kv_heads * dim},
+              {source + "v_proj" + what, heads.kv_begin * dim, heads.kv_real * dim, heads.kv_heads * dim}};
+    };
+    Add(FromSections(local_ + "attn.qkv", Role::kMatrix, geometry_.hidden, sections(".weight")));
+    if (attention.qkv_bias) AddVector(local_ + "attn.qkv_bias", sections(".bias"));
+    if (attention.sinks) {
+      AddVector(local_ + "attn.sinks", {{source + "sinks", heads.q_begin, heads.q_real, heads.q_heads}});
+    }
     if (attention.qk_norm) {
       AddWhole(local_ + "attn.q_norm", source + "q_norm.weight", dim);
       AddWhole(local_ + "attn.k_norm", source + "k_norm.weight", dim);
     }
-    Add(FromColumns(
-        local_ + "attn.o", geometry_.hidden,
-        {source + "o_proj.weight", 0, heads.q_begin * dim, heads.q_real * dim, heads.q_heads * dim, HeadLeaf(dim)}));
+    AddHeadOutput(source + "o_proj", dim);
+  }
+
+  // Rows [begin, begin + dim) of a source that rotate, pairs brought to half-split order.
+  std::vector<Section> Rotated(const std::string& source, int64_t begin) const {
+    const int64_t dim = geometry_.latent.rope_dim;
+    if (!geometry_.latent.interleaved) return {{source, begin, dim, dim}};
+    return {{source, begin, dim / 2, dim / 2, 2}, {source, begin + 1, dim / 2, dim / 2, 2}};
+  }
+
+  void AddLatentAttention() {
+    const LatentGeometry& latent = geometry_.latent;
+    const AttentionShard& heads = shard_.attention;
+    if (heads.q_heads == 0) return;
+    const std::string source = source_ + "self_attn.";
+    const auto down = [&](const char* what) {
+      const std::string query = source + "q_a_proj" + what, key = source + "kv_a_proj_with_mqa" + what;
+      return Joined({{{query, 0, latent.query_rank, latent.query_rank}, {key, 0, latent.rank, latent.rank}},
+                     Rotated(key, latent.rank)});
+    };
+    Add(FromSections(local_ + "attn.down", Role::kMatrix, geometry_.hidden, down(".weight")));
+    if (geometry_.attention.output_bias) AddVector(local_ + "attn.down_bias", down(".bias"));
+    AddWhole(local_ + "attn.latent_norm", source + "kv_a_layernorm.weight", latent.rank);
+    const bool direct = latent.query_rank == 0;
+    if (!direct) AddWhole(local_ + "attn.query_norm", source + "q_a_layernorm.weight", latent.query_rank);
+    const std::string query = source + (direct ? "q_proj" : "q_b_proj") + ".weight";
+    const int64_t query_dim = geometry_.attention.head_dim;
+    std::vector<Section> queries;
+    for (int64_t h = heads.q_begin; h < heads.q_begin + heads.q_real; ++h) {
+      queries = Joined({std::move(queries),
+                        {{query, h * query_dim, latent.nope_dim, latent.nope_dim}},
+                        Rotated(query, h * query_dim + latent.nope_dim)});
+    }
+    queries.push_back({query, 0, 0, (heads.q_heads - heads.q_real) * query_dim});
+    Add(FromSections(local_ + "attn.q", Role::kMatrix, direct ? geometry_.hidden : latent.query_rank, queries));
+    AddLatentUp(source + "kv_b_proj.weight");
+    AddHeadOutput(source + "o_proj", latent.value_dim);
+  }
+
+  // Each head's key rows, transposed, and value rows of kv_b.
+  void AddLatentUp(const std::string& source) {
+    const LatentGeometry& latent = geometry_.latent;
+    const AttentionShard& heads = shard_.attention;
+    LocalTensor keys = FromSections(local_ + "attn.key_up", Role::kMatrix, latent.nope_dim, {});
+    LocalTensor values = FromSections(local_ + "attn.value_up", Role::kMatrix, latent.rank, {});
+    for (int64_t i = 0; i < heads.q_real; ++i) {
+      const int64_t row = (heads.q_begin + i) * (latent.nope_dim + latent.value_dim);
+      Slice key{source, row, 0, latent.nope_dim, latent.rank, i * HeadRows(latent.rank), 0};
+      key.transposed = true;
+      keys.slices.push_back(std::move(key));
+      values.slices.push_back({source, row + latent.nope_dim, 0, latent.value_dim, latent.rank,
+                               i * HeadRows(latent.value_dim), 0});
+    }
+    keys.rows = heads.q_heads * HeadRows(latent.rank);
+    values.rows = heads.q_heads * HeadRows(latent.value_dim);
+    Add(std::move(keys));
+    Add(std::move(values));
+  }
+
+  // Sections of `dim` rows per key head of this rank: part `at` of a group, or of the flat projection.
+  struct GroupPart {
+    std::string flat;         // source where projections are flat
+    int64_t flat_offset = 0;  // row in it where the part begins
+    std::string grouped;      // source where groups stand together
+    int64_t group_rows = 0;
+    int64_t group_offset = 0;
+    int64_t dim = 0;  // rows of one head
+  };
+  std::vector<Section> KeyHeads(const GroupPart& part) const {
+    const DeltaNetShard& heads = shard_.delta_net;
+    if (!names_.grouped_delta_net || part.grouped.empty()) {
+      return {{part.flat, part.flat_offset + heads.k_begin * part.dim, heads.k_real * part.dim,
+               heads.k_heads * part.dim}};
+    }
+    std::vector<Section> sections;
+    for (int64_t h = 0; h < heads.k_heads; ++h) {
+      const int64_t row = (heads.k_begin + h) * part.group_rows + part.group_offset;
+      sections.push_back({part.grouped, row, h < heads.k_real ? part.dim : 0, part.dim});
+    }
+    return sections;
+  }
+  std::vector<Section> ValueHeads(const GroupPart& part) const {
+    const DeltaNetShard& heads = shard_.delta_net;
+    if (!names_.grouped_delta_net || part.grouped.empty()) {
+      return {{part.flat, part.flat_offset + heads.v_begin * part.dim, heads.v_real * part.dim,
+               heads.v_heads * part.dim}};
+    }
+    const int64_t ratio = geometry_.delta_net.v_heads / geometry_.delta_net.k_heads;
+    std::vector<Section> sections;
+    for (int64_t h = 0; h < heads.v_heads; ++h) {
+      const int64_t head = heads.v_begin + h;
+      const int64_t row = head / ratio * part.group_rows + part.group_offset + head % ratio * part.dim;
+      sections.push_back({part.grouped, row, h < heads.v_real ? part.dim : 0, part.dim});
+    }
+    return sections;
   }
 
   void AddDeltaNet() {
     const DeltaNetGeometry& net = geometry_.delta_net;
     const DeltaNetShard& heads = shard_.delta_net;
     const std::string source = source_ + "linear_attn.";
-    const int64_t keys = net.k_heads * net.k_dim;
-    const auto key_section = [&](const std::string& name, int64_t offset) {
-      return Section{source + name, offset + heads.k_begin * net.k_dim, heads.k_real * net.k_dim,
-                     heads.k_heads * net.k_dim};
-    };
-    const auto value_section = [&](const std::string& name, int64_t offset, int64_t dim) {
-      return Section{source + name, offset + heads.v_begin * dim, heads.v_real * dim, heads.v_heads * dim};
-    };
-    Add(FromSections(
-        local_ + "gdn.in", Role::kMatrix, geometry_.hidden,
-        {key_section("in_proj_qkv.weight", 0), key_section("in_proj_qkv.weight", keys),
-         value_section("in_proj_qkv.weight", 2 * keys, net.v_dim), value_section("in_proj_z.weight", 0, net.v_dim),
-         value_section("in_proj_b.weight", 0, 1), value_section("in_proj_a.weight", 0, 1)}));
+    const std::string qkv = source + "in_proj_qkv.weight", z = source + "in_proj_z.weight";
+    const std::string b = source + "in_proj_b.weight", a = source + "in_proj_a.weight";
+    const std::string qkvz = source + "in_proj_qkvz.weight", ba = source + "in_proj_ba.weight";
+    const std::string conv = source + "conv1d.weight";
+    const int64_t dk = net.k_dim, dv = net.v_dim, keys = net.k_heads * dk, ratio = net.v_heads / net.k_heads;
+    const int64_t rows = 2 * dk + 2 * ratio * dv;
+    Add(FromSections(local_ + "gdn.in", Role::kMatrix, geometry_.hidden,
+                     Joined({KeyHeads({qkv, 0, qkvz, rows, 0, dk}), KeyHeads({qkv, keys, qkvz, rows, dk, dk}),
+                             ValueHeads({qkv, 2 * keys, qkvz, rows, 2 * dk, dv}),
+                             ValueHeads({z, 0, qkvz, rows, 2 * dk + ratio * dv, dv}),
+                             ValueHeads({b, 0, ba, 2 * ratio, 0, 1}), ValueHeads({a, 0, ba, 2 * ratio, ratio, 1})})));
     Add(FromSections(local_ + "gdn.conv", Role::kVector, net.conv_width,
-                     {key_section("conv1d.weight", 0), key_section("conv1d.weight", keys),
-                      value_section("conv1d.weight", 2 * keys, net.v_dim)}));
-    Add(FromSections(local_ + "gdn.a_log", Role::kVector, 1, {value_section("A_log", 0, 1)}));
-    Add(FromSections(local_ + "gdn.dt_bias", Role::kVector, 1, {value_section("dt_bias", 0, 1)}));
+                     Joined({KeyHeads({conv, 0, "", 0, 0, dk}), KeyHeads({conv, keys, "", 0, 0, dk}),
+                             ValueHeads({conv, 2 * keys, "", 0, 0, dv})})));
+    AddVector(local_ + "gdn.a_log", ValueHeads({source + "A_log", 0, "", 0, 0, 1}));
+    AddVector(local_ + "gdn.dt_bias", ValueHeads({source + "dt_bias", 0, "", 0, 0, 1}));
     AddWhole(local_ + "gdn.norm", source + "norm.weight", net.v_dim);
     Add(FromColumns(local_ + "gdn.out", geometry_.hidden,
-                    {source + "out_proj.weight", 0, heads.v_begin * net.v_dim, heads.v_real * net.v_dim,
-                     heads.v_heads * net.v_dim, HeadLeaf(net.v_dim)}));
+                    {source + "out_proj.weight", 0, heads.v_begin * dv, heads.v_real * dv, heads.v_heads * dv,
+                     HeadLeaf(dv)}));
   }
 
   void AddMoe() {
     const MoeGeometry& moe = geometry_.moe;
-    std::vector<Section> router = {{source_ + "mlp.gate.weight", 0, moe.experts, moe.experts}};
-    if (moe.shared_width > 0) router.push_back({source_ + "mlp.shared_expert_gate.weight", 0, 1, 1});
+    const std::string from = source_ + "mlp." + names_.router;
+    std::vector<Section> router = {{from + ".weight", 0, moe.experts, moe.experts}};
+    const bool shared = moe.shared_width > 0;
+    if (shared && moe.shared_gate) router.push_back({source_ + "mlp.shared_expert_gate.weight", 0, 1, 1});
     Add(FromSections(local_ + "moe.router", Role::kMatrix, geometry_.hidden, router));
+    if (moe.router.bias) AddWhole(local_ + "moe.router_bias", from + ".bias", moe.experts);
+    if (moe.router.correction) AddWhole(local_ + "moe.correction", from + ".e_score_correction_bias", moe.experts);
     for (size_t slot = 0; slot < shard_.experts.slots.size(); ++slot) {
-      if (shard_.experts.slots[slot] >= 0) AddExpert(slot, shard_.experts.slots[slot]);
+      const int64_t expert = shard_.experts.slots[slot];
+      if (expert < 0) continue;
+      const std::string local = fmt::format("moe.expert.{}", slot);
+      if (!names_.fused_experts) {
+        AddGatedMlp(local, fmt::format("mlp.experts.{}", expert), {moe.width, shard_.experts.channels, moe.bias});
+      } else {
+        AddFusedExpert(local_ + local, expert);
+      }
     }
-    if (moe.shared_width > 0) AddGatedMlp("moe.shared", "mlp.shared_expert", moe.shared_width, shard_.shared);
+    if (shared) AddGatedMlp("moe.shared", "mlp." + names_.shared_expert, {moe.shared_width, shard_.shared, false});
   }
 
-  void AddExpert(size_t slot, int64_t expert) {
-    const std::string local = fmt::format("moe.expert.{}", slot);
-    const MoeGeometry& moe = geometry_.moe;
-    if (!names_.fused_experts) {
-      AddGatedMlp(local, fmt::format("mlp.experts.{}", expert), moe.width, shard_.experts.channels);
-      return;
-    }
+  // One expert of tensors that hold all of a layer's.
+  void AddFusedExpert(const std::string& local, int64_t expert) {
+    const int64_t hidden = geometry_.hidden, width = geometry_.moe.width;
     const WidthShard& channels = shard_.experts.channels;
-    const std::string gate_up = source_ + "mlp.experts.gate_up_proj";
-    const int64_t gate = expert * 2 * moe.width + channels.begin;
-    Add(FromSections(
-        local_ + local + ".gate_up", Role::kMatrix, geometry_.hidden,
-        {{gate_up, gate, channels.real, channels.width}, {gate_up, gate + moe.width, channels.real, channels.width}}));
-    Add(FromColumns(local_ + local + ".down", geometry_.hidden,
-                    {source_ + "mlp.experts.down_proj", expert * geometry_.hidden, channels.begin, channels.real,
-                     channels.width, WidthLeaf(moe.width)}));
+    const std::string source = source_ + "mlp.experts.";
+    LocalTensor gate_up = FromSections(local + ".gate_up", Role::kMatrix, hidden, {});
+    LocalTensor bias = FromSections(local + ".gate_up_bias", Role::kVector, 1, {});
+    gate_up.rows = 2 * channels.width;
+    bias.rows = geometry_.moe.bias ? 2 * channels.width : 0;
+    for (int64_t part = 0; part < 2 && channels.real > 0; ++part) {
+      const int64_t at = names_.alternating_experts ? 2 * channels.begin + part : part * width + channels.begin;
+      const int64_t step = names_.alternating_experts ? 2 : 1, dst = part * channels.width;
+      bias.slices.push_back({source + "gate_up_proj_bias", expert, at, 1, channels.real, dst, 0, 1, step, true});
+      gate_up.slices.push_back(
+          names_.input_major_experts
+              ? Slice{source + "gate_up_proj", expert * hidden, at, hidden, channels.real, dst, 0, 1, step, true}
+              : Slice{source + "gate_up_proj", expert * 2 * width + at, 0, channels.real, hidden, dst, 0, step});
+    }
+    Columns columns{source + "down_proj", expert * hidden, channels.begin, channels.real, channels.width, WidthLeaf(width)};
+    LocalTensor down = FromColumns(local + ".down", hidden, columns);
+    if (names_.input_major_experts && channels.real > 0) {
+      down.slices = {{columns.source, expert * width + channels.begin, 0, channels.real, hidden, 0, 0, 1, 1, true}};
+    }
+    Add(std::move(gate_up));
+    Add(std::move(bias));
+    Add(std::move(down));
+    if (geometry_.moe.bias && channels.begin == 0 && channels.real > 0) {
+      Add(BiasColumn(local + ".down_bias", source + "down_proj_bias", hidden, expert, true));
+    }
   }
 
-  // gate_proj, up_proj and down_proj under `source`, all cut along `width`.
-  void AddGatedMlp(const std::string& local, const std::string& source, int64_t width, const WidthShard& channels) {
-    const std::string from = source_ + source;
-    Add(FromSections(local_ + local + ".gate_up", Role::kMatrix, geometry_.hidden,
-                     {{from + ".gate_proj.weight", channels.begin, channels.real, channels.width},
-                      {from + ".up_proj.weight", channels.begin, channels.real, channels.width}}));
-    Add(FromColumns(local_ + local + ".down", geometry_.hidden,
-                    {from + ".down_proj.weight", 0, channels.begin, channels.real, channels.width, WidthLeaf(width)}));
+  // gate_proj, up_proj and down_proj under `source`, all cut along the width.
+  struct GatedMlp {
+    int64_t width = 0;
+    const WidthShard& channels;
+    bool bias = false;
+  };
+  void AddGatedMlp(const std::string& name, const std::string& source, const GatedMlp& mlp) {
+    const std::string local = local_ + name, from = source_ + source;
+    const WidthShard& channels = mlp.channels;
+    const auto sections = [&](const char* what) -> std::vector<Section> {
+      return {{from + ".gate_proj" + what, channels.begin, channels.real, channels.width},
+              {from + ".up_proj" + what, channels.begin, channels.real, channels.width}};
+    };
+    Add(FromSections(local + ".gate_up", Role::kMatrix, geometry_.hidden, sections(".weight")));
+    Add(FromColumns(local + ".down", geometry_.hidden,
+                    {from + ".down_proj.weight", 0, channels.begin, channels.real, channels.width,
+                     WidthLeaf(mlp.width)}));
+    if (!mlp.bias) return;
+    AddVector(local + ".gate_up_bias", sections(".bias"));
+    if (channels.begin == 0 && channels.real > 0) {
+      Add(BiasColumn(local + ".down_bias", from + ".down_proj.bias", geometry_.hidden, 0, false));
+    }
   }
 
   const Geometry& geometry_;
@@ -189,84 +381,7 @@ class Builder {
   ShardMap map_;
 };
 
-void RequireAttention(const Geometry& geometry, const std::string& prefix, std::vector<SourceTensor>* out) {
-  const AttentionGeometry& attention = geometry.attention;
-  const int64_t hidden = geometry.hidden;
-  const int64_t queries = attention.q_heads * attention.head_dim;
-  const int64_t keys = attention.kv_heads * attention.head_dim;
-  out->push_back({prefix + "q_proj.weight", {queries * (attention.output_gate ? 2 : 1), hidden}});
-  out->push_back({prefix + "k_proj.weight", {keys, hidden}});
-  out->push_back({prefix + "v_proj.weight", {keys, hidden}});
-  out->push_back({prefix + "o_proj.weight", {hidden, queries}});
-  if (attention.qk_norm) {
-    out->push_back({prefix + "q_norm.weight", {attention.head_dim}});
-    out->push_back({prefix + "k_norm.weight", {attention.head_dim}});
-  }
-}
-
-void RequireDeltaNet(const Geometry& geometry, const std::string& prefix, std::vector<SourceTensor>* out) {
-  const DeltaNetGeometry& net = geometry.delta_net;
-  const int64_t hidden = geometry.hidden;
-  const int64_t values = net.v_heads * net.v_dim;
-  const int64_t mixed = 2 * net.k_heads * net.k_dim + values;
-  out->push_back({prefix + "in_proj_qkv.weight", {mixed, hidden}});
-  out->push_back({prefix + "in_proj_z.weight", {values, hidden}});
-  out->push_back({prefix + "in_proj_b.weight", {net.v_heads, hidden}});
-  out->push_back({prefix + "in_proj_a.weight", {net.v_heads, hidden}});
-  out->push_back({prefix + "conv1d.weight", {mixed, 1, net.conv_width}});
-  out->push_back({prefix + "A_log", {net.v_heads}});
-  out->push_back({prefix + "dt_bias", {net.v_heads}});
-  out->push_back({prefix + "norm.weight", {net.v_dim}});
-  out->push_back({prefix + "out_proj.weight", {hidden, values}});
-}
-
-void RequireGatedMlp(int64_t hidden, int64_t width, const std::string& prefix, std::vector<SourceTensor>* out) {
-  out->push_back({prefix + "gate_proj.weight", {width, hidden}});
-  out->push_back({prefix + "up_proj.weight", {width, hidden}});
-  out->push_back({prefix + "down_proj.weight", {hidden, width}});
-}
-
-void RequireMoe(const Geometry& geometry, bool fused, const std::string& prefix, std::vector<SourceTensor>* out) {
-  const MoeGeometry& moe = geometry.moe;
-  out->push_back({prefix + "gate.weight", {moe.experts, geometry.hidden}});
-  if (fused) {
-    out->push_back({prefix + "experts.gate_up_proj", {moe.experts, 2 * moe.width, geometry.hidden}});
-    out->push_back({prefix + "experts.down_proj", {moe.experts, geometry.hidden, moe.width}});
-  } else {
-    for (int64_t e = 0; e < moe.experts; ++e) {
-      RequireGatedMlp(geometry.hidden, moe.width, fmt::format("{}experts.{}.", prefix, e), out);
-    }
-  }
-  if (moe.shared_width > 0) {
-    out->push_back({prefix + "shared_expert_gate.weight", {1, geometry.hidden}});
-    RequireGatedMlp(geometry.hidden, moe.shared_width, prefix + "shared_expert.", out);
-  }
-}
-
 }  // namespace
-
-std::vector<SourceTensor> RequiredTensors(const Geometry& geometry, const SourceNames& names) {
-  std::vector<SourceTensor> out;
-  out.push_back({names.prefix + "embed_tokens.weight", {geometry.vocab, geometry.hidden}});
-  for (size_t i = 0; i < geometry.layers.size(); ++i) {
-    const std::string prefix = fmt::format("{}layers.{}.", names.prefix, i);
-    out.push_back({prefix + "input_layernorm.weight", {geometry.hidden}});
-    if (geometry.layers[i].mixer == Mixer::kAttention) {
-      RequireAttention(geometry, prefix + "self_attn.", &out);
-    } else {
-      RequireDeltaNet(geometry, prefix + "linear_attn.", &out);
-    }
-    out.push_back({prefix + "post_attention_layernorm.weight", {geometry.hidden}});
-    if (geometry.layers[i].channel_mixer == ChannelMixer::kMoe) {
-      RequireMoe(geometry, names.fused_experts, prefix + "mlp.", &out);
-    } else {
-      RequireGatedMlp(geometry.hidden, geometry.mlp_width, prefix + "mlp.", &out);
-    }
-  }
-  out.push_back({names.prefix + "norm.weight", {geometry.hidden}});
-  if (!geometry.tied_head) out.push_back({"lm_head.weight", {geometry.vocab, geometry.hidden}});
-  return out;
-}
 
 ShardMap MakeShardMap(const Geometry& geometry, const Layout& layout, int64_t rank, const SourceNames& names) {
   CHECK(rank >= 0 && rank < static_cast<int64_t>(layout.shards.size()));

@@ -18,6 +18,9 @@ struct Shape {
   int64_t kv_heads = 1;
   int64_t dim = 16;
   std::vector<std::pair<int32_t, int32_t>> sequences;  // start, count
+  int64_t window = 0;
+  bool sinks = false;
+  float softcap = 0;
 };
 
 // A step over a paged cache. Pages stand in a random order; every number that no query may see is NaN.
@@ -40,6 +43,7 @@ class Problem {
       tokens_ += count;
     }
     q_ = RandomValues(tokens_ * q_stride(), random);
+    sinks_ = RandomValues(q_heads(), random, 3);
   }
 
   Attention::Args Args() {
@@ -53,6 +57,9 @@ class Problem {
     args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.dim));
     args.spans = spans_;
     args.end = tokens_ * shape_.kv_heads;
+    args.window = shape_.window;
+    args.sinks = shape_.sinks ? sinks_.data() : nullptr;
+    args.softcap = shape_.softcap;
     return args;
   }
   KvPages cache() { return {keys_.data(), values_.data(), shape_.kv_heads, shape_.dim}; }
@@ -90,7 +97,7 @@ class Problem {
 
   Shape shape_;
   int64_t tokens_ = 0;
-  std::vector<float> keys_, values_, q_;
+  std::vector<float> keys_, values_, q_, sinks_;
   std::vector<int32_t> pages_;
   std::vector<TokenSpan> spans_;
 };
@@ -122,6 +129,12 @@ void CompareAttention(RowLog* log) {
                               [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
     }
   }
+  for (const int64_t window : {1, 3, 63, 64, 65, 100}) {
+    Problem problem({{0, 0, 0, 1}, 2, 32, {{0, 70}, {120, 90}}, window, window % 2 == 1, window > 60 ? 2.0F : 0.0F},
+                    &random);
+    log->Compare<Attention>("window " + std::to_string(window),
+                            [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
+  }
   Problem every({{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
   log->Compare<Attention>("200 positions", [&](const auto& row, Outputs* outputs) { RunAll(row, &every, outputs); });
 }
@@ -143,35 +156,70 @@ void CompareKvWrite(RowLog* log) {
   }
 }
 
-TEST(AttentionRef, IsSoftmaxAttention) {
-  std::mt19937_64 random(23);
-  Problem problem({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}}, &random);
-  Guarded<float> out = problem.Output();
-  Attention::Args args = problem.Args();
+// The definition, in double.
+void ExpectSoftmaxAttention(Problem* problem) {
+  const int64_t dim = problem->shape().dim;
+  Guarded<float> out = problem->Output();
+  Attention::Args args = problem->Args();
   args.out = out.data();
   AttentionRef(args);
-  for (size_t s = 0; s < problem.spans().size(); ++s) {
-    const TokenSpan& span = problem.spans()[s];
-    for (int64_t i = 0; i < span.count * problem.q_heads(); ++i) {
-      const int64_t t = span.token_begin + i / problem.q_heads(), h = i % problem.q_heads();
-      const int64_t kv = problem.shape().q_to_kv[static_cast<size_t>(h)], last = span.start + i / problem.q_heads();
-      std::vector<double> o(24, 0.0);
-      double sum = 0;
-      for (int64_t j = 0; j <= last; ++j) {
+  for (size_t s = 0; s < problem->spans().size(); ++s) {
+    const TokenSpan& span = problem->spans()[s];
+    for (int64_t i = 0; i < span.count * problem->q_heads(); ++i) {
+      const int64_t t = span.token_begin + i / problem->q_heads(), h = i % problem->q_heads();
+      const int64_t kv = problem->shape().q_to_kv[static_cast<size_t>(h)], last = span.start + i / problem->q_heads();
+      const int64_t first = args.window == 0 ? 0 : std::max<int64_t>(0, last - args.window + 1);
+      std::vector<double> o(static_cast<size_t>(dim), 0.0);
+      double sum = args.sinks == nullptr ? 0.0 : std::exp(static_cast<double>(args.sinks[h]));
+      for (int64_t j = first; j <= last; ++j) {
         double score = 0;
         const float* q = args.q + t * args.q_stride + h * args.q_head_stride;
-        for (int64_t d = 0; d < 24; ++d)
-          score += static_cast<double>(q[d]) * static_cast<double>(problem.Key(s, j, kv, d));
-        const double weight = std::exp(score * static_cast<double>(args.scale));
+        for (int64_t d = 0; d < dim; ++d)
+          score += static_cast<double>(q[d]) * static_cast<double>(problem->Key(s, j, kv, d));
+        score *= static_cast<double>(args.scale);
+        const auto cap = static_cast<double>(args.softcap);
+        if (cap > 0) score = cap * std::tanh(score / cap);
+        const double weight = std::exp(score);
         sum += weight;
-        for (size_t d = 0; d < 24; ++d)
-          o[d] += weight * static_cast<double>(problem.Value(s, j, kv, static_cast<int64_t>(d)));
+        for (int64_t d = 0; d < dim; ++d)
+          o[static_cast<size_t>(d)] += weight * static_cast<double>(problem->Value(s, j, kv, d));
       }
-      for (size_t d = 0; d < 24; ++d) {
-        EXPECT_NEAR(out[(t * problem.q_heads() + h) * 24 + static_cast<int64_t>(d)], o[d] / sum, 2e-5);
+      for (int64_t d = 0; d < dim; ++d) {
+        EXPECT_NEAR(out[(t * problem->q_heads() + h) * dim + d], o[static_cast<size_t>(d)] / sum, 2e-5);
       }
     }
   }
+}
+
+TEST(AttentionRef, IsSoftmaxAttention) {
+  std::mt19937_64 random(23);
+  Problem plain({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}}, &random);
+  ExpectSoftmaxAttention(&plain);
+  for (const int64_t window : {1, 5, 64, 66, 1000}) {
+    Problem windowed({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}, window, true, window == 5 ? 1.0F : 0.0F}, &random);
+    ExpectSoftmaxAttention(&windowed);
+  }
+}
+
+// Values may be narrower than keys, and may be a part of them.
+TEST(Attention, ValuesHaveAWidthOfTheirOwn) {
+  std::mt19937_64 random(29);
+  constexpr int64_t kKeyDim = 40, kValueDim = 32, kTokens = 70, kStride = 43;
+  const std::vector<float> kv = RandomValues(kTokens * kStride, &random);
+  const std::vector<float> q = RandomValues(kTokens * 2 * kKeyDim, &random);
+  const std::vector<int32_t> pages = {1, 0}, to_kv = {0, 0};
+  const TokenSpan span{0, kTokens, 0, 0, pages.data()};
+  std::vector<float> keys(2 * kBlockKeys * kKeyDim), values(2 * kBlockKeys * kValueDim);
+  const KvPages cache{keys.data(), values.data(), 1, kKeyDim, kValueDim};
+  KvWriteRef({kv.data(), kStride, cache, std::span(&span, 1), 0, kTokens, kv.data()});
+  RowLog log;
+  log.Compare<Attention>("narrow values", [&](const KernelRow<Attention>& row, Outputs* outputs) {
+    Guarded<float> out(kTokens * 2 * kValueDim, 1);
+    row.run({q.data(), 2 * kKeyDim, kKeyDim, 2, to_kv.data(), cache, 0.1F, out.data(), std::span(&span, 1), 0, kTokens});
+    // The first token sees itself alone.
+    for (int64_t d = 0; d < kValueDim; ++d) ASSERT_EQ(out[d], kv[static_cast<size_t>(d)]);
+    outputs->Take(out);
+  });
 }
 
 // A query's bytes are the same in a whole prefill, in chunks of any length and alone.

@@ -105,6 +105,16 @@ TEST(Softplus, IsWithinTwoAndAHalfUnits) {
   EXPECT_TRUE(std::isnan(Softplus(kNaN)));
 }
 
+TEST(Tanh, IsWithinTwoTenMillionths) {
+  for (float x = -30; x <= 30; x += 0.0007F) EXPECT_NEAR(Tanh<ScalarOps>(x), std::tanh(static_cast<double>(x)), 2e-7) << x;
+}
+
+TEST(SoftCap, BendsTowardsTheCap) {
+  EXPECT_EQ(SoftCap<ScalarOps>(0.0F, 50.0F), 0.0F);
+  EXPECT_NEAR(SoftCap<ScalarOps>(10.0F, 50.0F), 50 * std::tanh(0.2), 1e-5);
+  EXPECT_NEAR(SoftCap<ScalarOps>(-1e9F, 50.0F), -50, 1e-5);
+}
+
 TEST(ScalarOps, MinAndMaxTakeTheSecondForNaN) {
   EXPECT_EQ(ScalarOps::Max(kNaN, 1.0F), 1.0F);
   EXPECT_EQ(ScalarOps::Min(kNaN, 1.0F), 1.0F);

@@ -37,12 +37,14 @@ void CompareGatedAct(RowLog* log) {
   std::mt19937_64 random(61);
   for (const int64_t width : kWidths) {
     const std::vector<float> x = RandomValues(5 * 2 * width, &random, 40);
-    log->Compare<GatedAct>("width " + std::to_string(width), [&](const KernelRow<GatedAct>& row, Outputs* outputs) {
-      Guarded<float> y(5 * width, 1);
-      row.run({x.data(), y.data(), width, 0, 2});
-      row.run({x.data(), y.data(), width, 2, 5});
-      outputs->Take(y);
-    });
+    for (const Activation activation : {Activation::kSilu, Activation::kGeluTanh, Activation::kClampedSwiglu}) {
+      log->Compare<GatedAct>("width " + std::to_string(width), [&](const KernelRow<GatedAct>& row, Outputs* outputs) {
+        Guarded<float> y(5 * width, 1);
+        row.run({x.data(), y.data(), width, 0, 2, activation, 7.0F, 1.702F});
+        row.run({x.data(), y.data(), width, 2, 5, activation, 7.0F, 1.702F});
+        outputs->Take(y);
+      });
+    }
   }
 }
 
@@ -60,6 +62,21 @@ void CompareSigmoidGate(RowLog* log) {
         outputs->Take(y);
       });
     }
+  }
+}
+
+TEST(GatedAct, GeluAndTheClampedForm) {
+  const float x[] = {0.5F, -3.0F, 9.0F, 2.0F, -20.0F, 8.0F};  // three gates, three ups
+  float y[3];
+  GatedActRef({x, y, 3, 0, 1, Activation::kGeluTanh, 0, 0});
+  for (int i = 0; i < 3; ++i) {
+    const double g = x[i], u = std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g);
+    EXPECT_NEAR(y[i], 0.5 * g * (1 + std::tanh(u)) * static_cast<double>(x[i + 3]), 2e-5);
+  }
+  GatedActRef({x, y, 3, 0, 1, Activation::kClampedSwiglu, 7.0F, 1.702F});
+  const double gates[] = {0.5, -3.0, 7.0}, ups[] = {2.0, -7.0, 7.0};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(y[i], (ups[i] + 1) * gates[i] / (1 + std::exp(-1.702 * gates[i])), 2e-5);
   }
 }
 

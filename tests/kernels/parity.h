@@ -155,6 +155,7 @@ void CompareSigmoidGate(RowLog* log);
 void CompareEmbed(RowLog* log);
 void CompareRope(RowLog* log);
 void CompareRoute(RowLog* log);
+void CompareAddBias(RowLog* log);
 void CompareAddSums(RowLog* log);
 
 }  // namespace trivet::kernels

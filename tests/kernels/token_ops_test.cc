@@ -59,6 +59,19 @@ void CompareRoute(RowLog* log) {
   }
 }
 
+void CompareAddBias(RowLog* log) {
+  std::mt19937_64 random(77);
+  for (const int64_t n : {1, 31, 100}) {
+    const std::vector<float> x = RandomValues(3 * (n + 2), &random), bias = RandomValues(n, &random);
+    log->Compare<AddBias>(std::to_string(n), [&](const KernelRow<AddBias>& row, Outputs* outputs) {
+      Guarded<float> y(3 * (n + 2), 1);
+      std::copy(x.begin(), x.end(), y.data());
+      row.run({y.data(), n + 2, bias.data(), n, 0, 3});
+      outputs->Take(y);
+    });
+  }
+}
+
 void CompareAddSums(RowLog* log) {
   std::mt19937_64 random(74);
   for (const int64_t count : {1, 63, 1000}) {
@@ -150,6 +163,57 @@ TEST(Route, NonFiniteLogitsStillNameDistinctExperts) {
     EXPECT_EQ(std::set<int32_t>(experts, experts + 3).size(), 3U);
     for (const int32_t expert : experts) EXPECT_TRUE(expert >= 0 && expert < 4);
   }
+}
+
+TEST(Route, WeightsOverAllExpertsAreNotRenormalised) {
+  const float logits[] = {1, 3, 2};
+  int32_t experts[2];
+  float weights[2];
+  Route::Args args{logits, 3, 3, 2, experts, weights, 0, 1};
+  args.kind = RouterKind::kSoftmaxAll;
+  RouteRef(args);
+  const double sum = std::exp(1.0) + std::exp(2.0) + std::exp(3.0);
+  EXPECT_EQ(std::vector(experts, experts + 2), (std::vector<int32_t>{1, 2}));
+  EXPECT_NEAR(weights[0], std::exp(3.0) / sum, 1e-6);
+  EXPECT_NEAR(weights[1], std::exp(2.0) / sum, 1e-6);
+}
+
+TEST(Route, SigmoidsAreChosenWithACorrectionAndWeighWithoutIt) {
+  const float logits[] = {2, 0, 1, -1}, correction[] = {0, 0, -5, 1};
+  int32_t experts[2];
+  float weights[2];
+  Route::Args args{logits, 4, 4, 2, experts, weights, 0, 1};
+  args.kind = RouterKind::kSigmoid;
+  args.correction = correction;
+  args.scaling = 2.5F;
+  RouteRef(args);
+  const double first = 1 / (1 + std::exp(1.0)), second = 1 / (1 + std::exp(-2.0));
+  EXPECT_EQ(std::vector(experts, experts + 2), (std::vector<int32_t>{3, 0}));
+  EXPECT_NEAR(weights[0], 2.5 * first / (first + second), 1e-6);
+  EXPECT_NEAR(weights[1], 2.5 * second / (first + second), 1e-6);
+  args.renormalise = false;
+  RouteRef(args);
+  EXPECT_NEAR(weights[0], 2.5 * first, 1e-6);
+}
+
+TEST(Route, OnlyExpertsOfTheBestGroupsAreEligible) {
+  // Groups of three by their two best: 4 + 3, 5 - 9, 2 + 2; the best single expert is in a group that is left out.
+  const float logits[] = {4, 3, -9, 5, -9, -9, 2, 2, 2};
+  int32_t experts[4];
+  float weights[4];
+  Route::Args args{logits, 9, 9, 4, experts, weights, 0, 1};
+  args.kind = RouterKind::kSigmoid;
+  args.groups = 3;
+  args.groups_kept = 2;
+  RouteRef(args);
+  EXPECT_EQ(std::vector(experts, experts + 4), (std::vector<int32_t>{0, 1, 6, 7}));
+}
+
+TEST(AddBias, LeavesWhatLiesBetweenRows) {
+  float x[] = {1, 2, 9, 3, 4, 9};
+  const float bias[] = {10, 20};
+  AddBiasRef({x, 3, bias, 2, 1, 2});
+  EXPECT_EQ(std::vector(x, x + 6), (std::vector<float>{1, 2, 9, 13, 24, 9}));
 }
 
 TEST(AddSums, AddsTheValueOfTheGridSum) {

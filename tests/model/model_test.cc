@@ -24,6 +24,16 @@ plan::Geometry RandomGeometry(std::mt19937_64* random) {
   geometry.attention.head_dim = 2 * pick(1, 20);
   geometry.attention.rotary_dim = 2 * pick(1, geometry.attention.head_dim / 2);
   geometry.attention.output_gate = pick(0, 1) == 1;
+  geometry.attention.qkv_bias = geometry.attention.output_bias = geometry.attention.sinks = pick(0, 1) == 1;
+  geometry.mlp.bias = geometry.branch_norms = pick(0, 1) == 1;
+  if (pick(0, 2) == 0) {
+    geometry.layers[1].mixer = plan::Mixer::kLatentAttention;
+    geometry.latent = {pick(0, 40), pick(1, 50), pick(1, 20), 2 * pick(1, 10), 2 * pick(1, 20), true};
+    geometry.attention.kv_heads = 1;
+    geometry.attention.rotary_dim = geometry.latent.rope_dim;
+    geometry.attention.head_dim = geometry.latent.nope_dim + geometry.latent.rope_dim;
+  }
+  geometry.ropes = {TestRope(geometry.attention.rotary_dim)};
   geometry.delta_net.k_heads = pick(1, 3);
   geometry.delta_net.v_heads = geometry.delta_net.k_heads * pick(1, 3);
   geometry.delta_net.k_dim = pick(1, 40);
@@ -32,6 +42,8 @@ plan::Geometry RandomGeometry(std::mt19937_64* random) {
   if (geometry.moe.experts > 0) {
     geometry.moe = {pick(1, 6), 1, pick(1, 100), pick(0, 100)};
     geometry.moe.top_k = pick(1, geometry.moe.experts);
+    geometry.moe.bias = geometry.moe.router.bias = pick(0, 1) == 1;
+    geometry.moe.shared_gate = pick(0, 1) == 1;
   } else {
     geometry.mlp_width = pick(1, 200);
   }

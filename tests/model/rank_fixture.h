@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -22,6 +23,16 @@
 
 namespace trivet::model {
 
+/// Rotation of `rotary_dim` channels by powers of 10000.
+inline plan::RopeTable TestRope(int64_t rotary_dim) {
+  plan::RopeTable table;
+  for (int64_t i = 0; i < rotary_dim / 2; ++i) {
+    const double exponent = -2.0 * static_cast<double>(i) / static_cast<double>(rotary_dim);
+    table.frequencies.push_back(static_cast<float>(std::pow(10000.0, exponent)));
+  }
+  return table;
+}
+
 /// A geometry with one attention layer, one delta-net layer, experts and a shared expert.
 inline plan::Geometry SmallGeometry() {
   plan::Geometry geometry;
@@ -32,11 +43,25 @@ inline plan::Geometry SmallGeometry() {
   geometry.norm_eps = 1e-6;
   geometry.norm_offset = 1;
   geometry.tied_head = false;
-  geometry.layers = {{plan::Mixer::kDeltaNet, plan::ChannelMixer::kMoe},
-                     {plan::Mixer::kAttention, plan::ChannelMixer::kMoe}};
-  geometry.attention = {4, 2, 16, 8, 10000, true, true};
+  geometry.layers = {{plan::Mixer::kDeltaNet, plan::ChannelMixer::kMoe}, {plan::Mixer::kAttention, plan::ChannelMixer::kMoe}};
+  geometry.attention = {4, 2, 16, 8, true, true};
+  geometry.ropes = {TestRope(8)};
   geometry.delta_net = {2, 4, 16, 16, 4};
   geometry.moe = {5, 2, 48, 32};
+  return geometry;
+}
+
+/// The same with latent attention in place of attention.
+inline plan::Geometry SmallLatentGeometry() {
+  plan::Geometry geometry = SmallGeometry();
+  geometry.layers[1].mixer = plan::Mixer::kLatentAttention;
+  geometry.latent = {24, 40, 12, 8, 20, true};
+  geometry.attention = {};
+  geometry.attention.q_heads = 4;
+  geometry.attention.kv_heads = 1;
+  geometry.attention.head_dim = 20;
+  geometry.attention.rotary_dim = 8;
+  geometry.attention.scale = 0.2;
   return geometry;
 }
 
@@ -60,10 +85,9 @@ inline float SourceValue(const std::string& source, int64_t row, int64_t col) {
 /// Which rank a fixture is, and what it has.
 struct FixtureOptions {
   int64_t rank = 0;
-  int64_t tokens = 1;  // the longest step
-  bool alone =
-      false;  // in a group of one, where collectives leave the rank's part as it is; else they must not be called
-  bool zeros = false;  // all weights are zero
+  int64_t tokens = 1;   // the longest step
+  bool alone = false;   // in a group of one, where collectives leave the rank's part as it is; else they must not be called
+  bool zeros = false;   // all weights are zero
 };
 
 /// Everything that one rank needs to run layers. Not movable: the runtime refers to its parts.
@@ -80,7 +104,7 @@ class RankFixture {
                        .value()),
         caches_(std::move(cache::Caches::Make(geometry_, shard_, {8, 2})).value()),
         kernels_(std::move(kernels::SelectKernels({})).value()),
-        runtime_{geometry_,  layout_, shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
+        runtime_{geometry_, layout_,    shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
                  workspace_, caches_, &sites_, &flags_},
         weights_(Weights::Bind(geometry_, shard_, Load(options))) {}
   RankFixture(const RankFixture&) = delete;
@@ -94,8 +118,7 @@ class RankFixture {
  private:
   LoadedTensors Load(const FixtureOptions& options) const {
     LoadedTensors tensors;
-    for (const plan::LocalTensor& local :
-         plan::MakeShardMap(geometry_, layout_, options.rank, {"model.", true}).tensors) {
+    for (const plan::LocalTensor& local : plan::MakeShardMap(geometry_, layout_, options.rank, {"model.", true}).tensors) {
       LoadedTensor& tensor = tensors[local.name];
       tensor.role = local.role;
       tensor.rows = local.rows;
@@ -116,8 +139,10 @@ class RankFixture {
     const Matrix matrix{tensor->format, tensor->rows, tensor->cols, tensor->leaf, tensor->buffer.data()};
     for (int64_t row = 0; row < slice.rows; ++row) {
       for (int64_t col = 0; col < slice.cols; ++col) {
-        const float value = SourceValue(slice.source, slice.src_row + row, slice.src_col + col);
-        const int64_t to_row = slice.dst_row + row, to_col = slice.dst_col + col;
+        const float value =
+            SourceValue(slice.source, slice.src_row + row * slice.row_step, slice.src_col + col * slice.col_step);
+        const int64_t to_row = slice.dst_row + (slice.transposed ? col : row);
+        const int64_t to_col = slice.dst_col + (slice.transposed ? row : col);
         if (vector) {
           tensor->buffer.As<float>()[static_cast<size_t>(to_row * tensor->cols + to_col)] = value;
           continue;
@@ -174,6 +199,18 @@ struct OneSequence {
   std::vector<int32_t> rows;
   std::vector<int32_t> pages = {0, 1, 2, 3};
   std::vector<kernels::TokenSpan> spans;
+};
+
+/// A step with its angles, as the forward pass hands it to layers.
+struct RotatedStep {
+  RotatedStep(const Runtime& runtime, const StepView& plain) : step(plain), ropes(MakeRopeAngles(runtime, plain)) {
+    step.ropes = ropes;
+  }
+  RotatedStep(const RotatedStep&) = delete;
+  RotatedStep& operator=(const RotatedStep&) = delete;
+
+  StepView step;
+  std::vector<RopeAngles> ropes;
 };
 
 /// Activations [tokens, hidden], a function of their place.

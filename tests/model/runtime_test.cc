@@ -49,10 +49,23 @@ TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
     ASSERT_EQ(sums.fixed[i], 0);
     sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
   }
-  ASSERT_TRUE(rank.runtime().AddResidual("attn", 3, true, sums, x).ok());
+  ASSERT_TRUE(rank.runtime().AddResidual({"attn", 3, true, nullptr}, sums, x).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
   ASSERT_EQ(rank.runtime().sites->digests().size(), 1U);
   EXPECT_EQ(rank.runtime().sites->digests()[0], (record::SiteDigest{"attn", 3, Hash64(std::as_bytes(std::span(x)))}));
+}
+
+TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+  const Sums sums = rank.runtime().NewSums(2);
+  std::vector<float> total(sums.fixed.size()), x(total.size(), 1.0F), normed(total.size());
+  for (size_t i = 0; i < total.size(); ++i) {
+    sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
+    total[i] = static_cast<float>(i);
+  }
+  rank.runtime().Norm(total, rank.weights().final_norm, normed);
+  ASSERT_TRUE(rank.runtime().AddResidual({"attn", 3, false, rank.weights().final_norm}, sums, x).ok());
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + normed[i]);
 }
 
 TEST(Runtime, MultiplyReadsRowsByMap) {

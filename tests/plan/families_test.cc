@@ -37,7 +37,9 @@ TEST(Families, ReadsTheDemo) {
   EXPECT_EQ(demo.attention.q_heads, 8);
   EXPECT_EQ(demo.attention.kv_heads, 2);
   EXPECT_EQ(demo.attention.rotary_dim, 16);
-  EXPECT_EQ(demo.attention.rope_theta, 10000);
+  ASSERT_EQ(demo.ropes.size(), 1u);
+  EXPECT_EQ(demo.ropes[0].frequencies.size(), 8u);
+  EXPECT_EQ(demo.ropes[0].scale, 1);
   EXPECT_TRUE(demo.attention.output_gate);
   EXPECT_TRUE(demo.attention.qk_norm);
   EXPECT_EQ(demo.delta_net.v_heads, 8);
@@ -95,12 +97,12 @@ TEST_P(BadConfig, IsNamed) {
 INSTANTIATE_TEST_SUITE_P(
     Families, BadConfig,
     ::testing::Values(
-        BadCase{R"({"model_type": "llama"})", Code::kUnsupported, "qwen3_5_moe, qwen3_5_moe_text, qwen3_5"},
+        BadCase{R"({"model_type": "deepseek_v4"})", Code::kUnsupported, "family not supported yet"},
+        BadCase{R"({"model_type": "mamba"})", Code::kUnsupported, "qwen3_5_moe, qwen3_5_moe_text, qwen3_5"},
         BadCase{R"({"model_type": null})", Code::kInvalid, "model_type"},
         BadCase{R"({"model_type": 7})", Code::kInvalid, "model_type"},
         BadCase{R"({"hidden_act": "gelu"})", Code::kUnsupported, "gelu"},
-        BadCase{R"({"attention_bias": true})", Code::kUnsupported, "attention_bias"},
-        BadCase{R"({"rope_parameters": {"rope_type": "yarn"}})", Code::kUnsupported, "yarn"},
+        BadCase{R"({"rope_parameters": {"rope_type": "spiral"}})", Code::kUnsupported, "spiral"},
         BadCase{R"({"output_gate_type": "tanh"})", Code::kUnsupported, "output_gate_type"},
         BadCase{R"({"quantization_config": {"quant_method": "fp8"}})", Code::kUnsupported, "fp8"},
         BadCase{R"({"quantization_config": []})", Code::kUnsupported, "quantization_config"},
@@ -141,32 +143,16 @@ TEST(Families, NoObjectIsAnError) {
   EXPECT_FALSE(ReadGeometry({list, list}).ok());
 }
 
-TEST(Families, DetectsPrefixAndExpertStorage) {
-  const Geometry demo = DemoGeometry();
-  const auto with = [](std::vector<std::string> names) {
-    return [names](const std::string& name) { return std::find(names.begin(), names.end(), name) != names.end(); };
-  };
-  const Result<SourceNames> fused = DetectNames(demo, with({"model.language_model.embed_tokens.weight",
-                                                            "model.language_model.layers.0.mlp.experts.gate_up_proj"}));
-  ASSERT_TRUE(fused.ok());
-  EXPECT_EQ(fused->prefix, "model.language_model.");
-  EXPECT_TRUE(fused->fused_experts);
-  const Result<SourceNames> single = DetectNames(demo, with({"model.embed_tokens.weight"}));
-  ASSERT_TRUE(single.ok());
-  EXPECT_EQ(single->prefix, "model.");
-  EXPECT_FALSE(single->fused_experts);
-  const Result<SourceNames> none = DetectNames(demo, with({}));
-  ASSERT_FALSE(none.ok());
-  EXPECT_EQ(none.error().code, Code::kInvalid);
-}
-
-TEST(Families, SkipsWhatIsKnownAndNothingElse) {
-  EXPECT_EQ(SkippedReason("model.visual.blocks.0.attn.qkv.weight"), "vision tower");
-  EXPECT_EQ(SkippedReason("mtp.layers.0.mlp.gate.weight"), "multi-token-prediction head");
-  EXPECT_EQ(SkippedReason("model.layers.3.self_attn.rotary_emb.inv_freq"), "rotary buffer");
-  EXPECT_EQ(SkippedReason("lm_head.weight"), "copy of the tied embedding");
-  EXPECT_EQ(SkippedReason("model.layers.3.self_attn.q_proj.bias"), "");
-  EXPECT_EQ(SkippedReason(""), "");
+TEST(Families, DefaultsStandInForAbsentKeysOnly) {
+  for (const FamilyRow& row : Families()) {
+    const Result<Json> defaults = ParseJson(row.defaults, row.name);
+    ASSERT_TRUE(defaults.ok()) << row.name;
+    EXPECT_TRUE(defaults->is_object()) << row.name;
+  }
+  Json config = DemoConfig();
+  config["rope_parameters"].erase("partial_rotary_factor");
+  config["partial_rotary_factor"] = 0.5;
+  EXPECT_EQ(ReadTextConfig(config)->attention.rotary_dim, 32);
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ TEST(Layout, DemoOnThreeRanks) {
 TEST(Layout, TheTableAgreesWithPublishedPaddedHeads) {
   // 24 query heads on 4 KV heads at 3 ranks: 36/6 padded, 8 heads on 2 KV heads each when groups are split.
   Geometry geometry = DemoGeometry();
-  geometry.attention = {24, 4, 256, 64, 1e7, true, true};
+  geometry.attention = {24, 4, 256, 64, true, true};
   const Layout padded = Make(geometry, 3, "attn=pad");
   for (const RankShard& shard : padded.shards) {
     EXPECT_EQ(shard.attention.q_heads, 12);
@@ -220,6 +220,75 @@ TEST(Layout, CutNames) {
   EXPECT_STREQ(CutName(Cut::kPad), "pad");
   EXPECT_STREQ(CutName(Cut::kOverlap), "overlap");
   EXPECT_STREQ(CutName(Cut::kReplicate), "replicate");
+}
+
+// Geometries of published models at the rank counts that other engines refuse: every head and expert is dealt out, and no
+// rank holds far more than its part.
+TEST(Layout, PublishedGeometriesAtOddRankCounts) {
+  struct Case {
+    int64_t q_heads, kv_heads, head_dim;
+    std::vector<int64_t> ranks;
+    double factor;  // bound of the attention axis
+  };
+  for (const Case& one : {Case{28, 4, 128, {8}, 1.4}, {52, 52, 128, {3, 8}, 1.1}, {40, 8, 128, {3, 5, 6}, 1.3},
+                          {64, 8, 128, {3}, 1.2}, {96, 8, 128, {6}, 1.1}, {16, 2, 256, {3}, 1.4}, {24, 4, 256, {3}, 1.3}}) {
+    for (const int64_t ranks : one.ranks) {
+      SCOPED_TRACE(std::to_string(one.q_heads) + "/" + std::to_string(one.kv_heads) + " at " + std::to_string(ranks));
+      Geometry geometry = DemoGeometry();
+      geometry.hidden = 4096;
+      geometry.vocab = 151552;
+      geometry.attention = {one.q_heads, one.kv_heads, one.head_dim, one.head_dim, false, true};
+      const Layout layout = Make(geometry, ranks);
+      int64_t heads = 0, rows = 0;
+      for (const RankShard& shard : layout.shards) {
+        heads += shard.attention.q_real;
+        rows += shard.vocab.real;
+      }
+      EXPECT_EQ(heads, one.q_heads);
+      EXPECT_EQ(rows, geometry.vocab);
+      EXPECT_LE(Row(layout, "attn").factor, one.factor);
+      EXPECT_LE(Row(layout, "vocab").factor, 1.01);
+    }
+  }
+}
+
+TEST(Layout, AHybridOf48ValueHeadsAtThreeRanks) {
+  Geometry geometry = DemoGeometry();
+  geometry.hidden = 5120;
+  geometry.attention = {24, 4, 256, 64, true, true};
+  geometry.delta_net = {16, 48, 128, 128, 4};
+  for (LayerGeometry& layer : geometry.layers) layer.channel_mixer = ChannelMixer::kMlp;
+  geometry.mlp_width = 17408;
+  const Layout layout = Make(geometry, 3);
+  // Whole groups would be 6/5/5 of 16; split, every rank has 16 value heads.
+  EXPECT_THAT(Row(layout, "gdn").per_rank, ElementsAre(16, 16, 16));
+  EXPECT_THAT(Row(layout, "mlp").per_rank, ElementsAre(46, 45, 45));
+}
+
+TEST(Layout, LatentHeadsAndManyExperts) {
+  Geometry geometry = DemoGeometry();
+  geometry.hidden = 7168;
+  for (LayerGeometry& layer : geometry.layers) layer = {Mixer::kLatentAttention, ChannelMixer::kMoe};
+  geometry.layers[0].channel_mixer = ChannelMixer::kMlp;
+  geometry.mlp_width = 18432;
+  geometry.latent = {1536, 512, 128, 64, 128, true};
+  geometry.attention = {128, 1, 192, 64};
+  geometry.moe = {256, 8, 2048, 2048};
+  for (const int64_t ranks : {3, 5, 6, 7}) {
+    const Layout layout = Make(geometry, ranks);
+    int64_t heads = 0;
+    for (const RankShard& shard : layout.shards) {
+      heads += shard.attention.q_real;
+      EXPECT_EQ(shard.attention.kv_heads, 1);
+      EXPECT_EQ(shard.attention.q_to_kv, std::vector<int32_t>(static_cast<size_t>(shard.attention.q_heads), 0));
+    }
+    EXPECT_EQ(heads, 128);
+    EXPECT_EQ(Row(layout, "attn").per_rank[0], (128 + ranks - 1) / ranks);
+    EXPECT_EQ(Row(layout, "attn").unit, "head");
+    EXPECT_THAT(LegalCuts(geometry, "attn", ranks), ElementsAre("uneven", "pad", "replicate"));
+    EXPECT_FALSE(Row(layout, "mlp").per_rank.empty() || Row(layout, "experts").per_rank.empty());
+  }
+  EXPECT_THAT(Row(Make(geometry, 3, "experts=whole"), "experts").per_rank, ElementsAre(86, 85, 85));
 }
 
 }  // namespace
