@@ -15,8 +15,8 @@
 namespace trivet::engine {
 namespace {
 
-// A part of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which the element
-// for row i, column j of the destination begins at i * row_stride + j * col_stride.
+// A part of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which the
+// element for row i, column j of the destination begins at i * row_stride + j * col_stride.
 struct Piece {
   const checkpoint::TensorInfo* source = nullptr;
   model::LoadedTensor* tensor = nullptr;
@@ -39,8 +39,9 @@ Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint,
     CHECK(info != nullptr);
     const kernels::WeightFormatRow* row = kernels::FormatFor(info->dtype);
     if (row == nullptr) {
-      return MakeError(Code::kUnsupported, fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint",
-                                                       slice.source, tensor::DTypeName(info->dtype)));
+      return MakeError(Code::kUnsupported,
+                       fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint", slice.source,
+                                   tensor::DTypeName(info->dtype)));
     }
     if (row->format == kernels::WeightFormat::kF32) format = row->format;
   }
@@ -61,9 +62,16 @@ void AddPieces(const checkpoint::TensorInfo& info, const plan::Slice& slice, mod
   for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
     for (int64_t col = 0; col < slice.cols; col += cols_at_once) {
       const int64_t rows = std::min(rows_at_once, slice.rows - row), cols = std::min(cols_at_once, slice.cols - col);
-      Piece piece{&info, tensor, (slice.src_row * row_bytes + slice.src_col * element) + row * row_stride + col * col_stride,
-                  (rows - 1) * row_stride + (cols - 1) * col_stride + element, row_stride, col_stride, rows, cols,
-                  slice.dst_row + row, slice.dst_col + col};
+      Piece piece{&info,
+                  tensor,
+                  (slice.src_row * row_bytes + slice.src_col * element) + row * row_stride + col * col_stride,
+                  (rows - 1) * row_stride + (cols - 1) * col_stride + element,
+                  row_stride,
+                  col_stride,
+                  rows,
+                  cols,
+                  slice.dst_row + row,
+                  slice.dst_col + col};
       if (slice.transposed) {
         std::swap(piece.row_stride, piece.col_stride);
         std::swap(piece.rows, piece.cols);
@@ -98,8 +106,8 @@ std::span<const std::byte> RowOf(const Piece& piece, std::span<const std::byte> 
 Status Store(const Piece& piece, std::span<const std::byte> bytes, Scratch* scratch) {
   model::LoadedTensor& tensor = *piece.tensor;
   const bool vector = tensor.role == plan::Role::kVector;
-  const bool widen = vector || (tensor.format == kernels::WeightFormat::kF32 &&
-                                piece.source->dtype != tensor::DType::kF32);
+  const bool widen =
+      vector || (tensor.format == kernels::WeightFormat::kF32 && piece.source->dtype != tensor::DType::kF32);
   scratch->values.resize(static_cast<size_t>(piece.cols));
   const model::Matrix matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
   for (int64_t i = 0; i < piece.rows; ++i) {

@@ -38,8 +38,8 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
   args.spans = step.spans;
   args.window = place.layer.window;
   args.softcap = static_cast<float>(geometry.softcap);
-  args.scale = geometry.scale > 0 ? static_cast<float>(geometry.scale)
-                                  : 1.0F / std::sqrt(static_cast<float>(geometry.head_dim));
+  args.scale =
+      geometry.scale > 0 ? static_cast<float>(geometry.scale) : 1.0F / std::sqrt(static_cast<float>(geometry.head_dim));
   int64_t work = 0;
   for (const kernels::TokenSpan& span : step.spans) work += span.count * (span.start + span.count);
   const auto tokens = static_cast<int64_t>(step.tokens.size());
@@ -74,8 +74,8 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   Rotate(runtime, step, place.layer.rope, q, queries);
   Rotate(runtime, step, place.layer.rope, k, keys);
 
-  const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), shard.kv_heads, dim,
-                               dim};
+  const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), shard.kv_heads,
+                               dim, dim};
   runtime.kernels.kv_write->run({k, stride, cache, step.spans, 0, tokens, nullptr});
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.q_heads * dim);  // [T, q_heads * D]
   kernels::Attention::Args args;

@@ -27,8 +27,8 @@ struct Compressed {
   int64_t stride;
 };
 
-Compressed Compress(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
-                    const StepView& step, std::span<const float> x) {
+Compressed Compress(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place, const StepView& step,
+                    std::span<const float> x) {
   const plan::LatentGeometry& latent = runtime.geometry.latent;
   const auto tokens = static_cast<int64_t>(step.tokens.size());
   const int64_t stride = weights.down.n;

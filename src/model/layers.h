@@ -19,8 +19,8 @@ struct LayerPlace {
   const plan::LayerGeometry& layer;
 };
 
-/// The angles of a step for every rope table: position * frequency in float32; cosine and sine are computed in double and
-/// rounded once, then multiplied by the table's scale.
+/// The angles of a step for every rope table: position * frequency in float32; cosine and sine are computed in double
+/// and rounded once, then multiplied by the table's scale.
 std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step);
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
@@ -34,14 +34,14 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
 /// Ranks:   collective: the vocabulary is cut.  Errors: kPeer.
 Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, std::span<float> x);
 
-/// Grouped-query attention with rotary positions, and with biases, head norms, sinks and an output gate where the family has
-/// them.
+/// Grouped-query attention with rotary positions, and with biases, head norms, sinks and an output gate where the
+/// family has them.
 ///   x      [T, H], normalised
 void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
                     const StepView& step, std::span<const float> x, const Sums& sums);
 
-/// Attention over a latent: every head's query is brought to the latent's channels, so that one cached key and value serve
-/// all heads, and a head's share of the latent comes back through its value projection.
+/// Attention over a latent: every head's query is brought to the latent's channels, so that one cached key and value
+/// serve all heads, and a head's share of the latent comes back through its value projection.
 ///   x      [T, H], normalised
 /// Source:  DeepSeek-V2, multi-head latent attention, absorbed form.
 void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,

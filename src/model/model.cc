@@ -71,11 +71,10 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   int64_t stream = hidden * (1 + 1 + 2 * 2);
   for (const plan::RopeTable& rope : geometry.ropes) stream += 2 * static_cast<int64_t>(rope.frequencies.size());
   const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
-  const int64_t attn = latent.rank > 0
-                           ? latent.query_rank + geometry.key_dim() + q +
-                                 heads * (geometry.key_dim() + latent.rank + latent.value_dim) + 1
-                           : q * (attention.output_gate ? 2 : 1) +
-                                 2 * shard.attention.kv_heads * attention.head_dim + q + 1;
+  const int64_t attn =
+      latent.rank > 0 ? latent.query_rank + geometry.key_dim() + q +
+                            heads * (geometry.key_dim() + latent.rank + latent.value_dim) + 1
+                      : q * (attention.output_gate ? 2 : 1) + 2 * shard.attention.kv_heads * attention.head_dim + q + 1;
   const int64_t values = shard.delta_net.v_heads * delta.v_dim;
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + values;
   const int64_t gdn = (channels + values + 2 * shard.delta_net.v_heads) + channels + values;

@@ -19,10 +19,10 @@ struct RopeAngles {
 
 /// T tokens of S sequences.
 struct StepView {
-  std::span<const TokenId> tokens;             // [T]
-  std::span<const kernels::TokenSpan> spans;   // [S]
-  std::span<const int32_t> logits_rows;        // [L] token rows whose logits are wanted, ascending
-  std::span<const RopeAngles> ropes = {};      // by rope table of the geometry; made by the forward pass
+  std::span<const TokenId> tokens;            // [T]
+  std::span<const kernels::TokenSpan> spans;  // [S]
+  std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
+  std::span<const RopeAngles> ropes = {};     // by rope table of the geometry; made by the forward pass
 };
 
 }  // namespace trivet::model

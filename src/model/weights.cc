@@ -53,7 +53,7 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
   layer.mixer_norm = bind.AVector(at + "mixer_norm");
   layer.channel_norm = bind.AVector(at + "channel_norm");
   if (geometry.layers[index].mixer == plan::Mixer::kAttention) {
-    layer.attention = {bind.AMatrix(at + "attn.qkv"),     bind.AMatrix(at + "attn.o"),
+    layer.attention = {bind.AMatrix(at + "attn.qkv"),      bind.AMatrix(at + "attn.o"),
                        bind.AVector(at + "attn.q_norm"),   bind.AVector(at + "attn.k_norm"),
                        bind.AVector(at + "attn.qkv_bias"), bind.AVector(at + "attn.sinks"),
                        bind.AMatrix(at + "attn.o_bias")};

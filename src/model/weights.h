@@ -74,19 +74,19 @@ struct MlpWeights {
 
 /// Weights of a mixture of experts.
 struct MoeWeights {
-  Matrix router;                    // [E (+ 1 shared gate), H]
+  Matrix router;                       // [E (+ 1 shared gate), H]
   const float* router_bias = nullptr;  // [E], or null
   const float* correction = nullptr;   // [E], or null
-  std::vector<MlpWeights> experts;  // by local slot
+  std::vector<MlpWeights> experts;     // by local slot
   MlpWeights shared;
 };
 
 /// Weights of one block; parts that its kind of layer does not have are empty.
 struct LayerWeights {
-  int64_t index = 0;                  // number of the layer among those with the same mixer: its place in the caches
-  const float* input_norm = nullptr;  // [H]
-  const float* post_norm = nullptr;   // [H]
-  const float* mixer_norm = nullptr;  // [H] of the mixer's output, or null
+  int64_t index = 0;                    // number of the layer among those with the same mixer: its place in the caches
+  const float* input_norm = nullptr;    // [H]
+  const float* post_norm = nullptr;     // [H]
+  const float* mixer_norm = nullptr;    // [H] of the mixer's output, or null
   const float* channel_norm = nullptr;  // [H] of the channel mixer's output, or null
   AttentionWeights attention;
   LatentWeights latent;

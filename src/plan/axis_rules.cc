@@ -110,9 +110,8 @@ std::function<double(const std::vector<RankShard>&)> Busiest(std::function<doubl
 std::vector<CutRule> LatentCuts(int64_t heads, int64_t pad_to) {
   return PlainCuts("head", PadUnits(heads, pad_to), [heads](const Share& share, RankShard* shard) {
     const int64_t owner = share.count > 0 ? 1 : 0;
-    shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count),
-                        0,           owner,       owner,
-                        std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
+    shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count), 0,
+                        owner,       owner,       std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
   });
 }
 

@@ -153,13 +153,14 @@ Result<Geometry> ReadQwen35Moe(const FamilyConfig& config) {
   return ReadHybrid(config, rule, true);
 }
 
-// Ropes of both kinds of layers. Older files have the full layers' alone, and the sliding layers' base under a key of its
-// own.
+// Ropes of both kinds of layers. Older files have the full layers' alone, and the sliding layers' base under a key of
+// its own.
 Json Gemma3Ropes(const FamilyConfig& config) {
-  const bool nested = Find(config.rope, "full_attention") != nullptr || Find(config.rope, "sliding_attention") != nullptr;
+  const bool nested =
+      Find(config.rope, "full_attention") != nullptr || Find(config.rope, "sliding_attention") != nullptr;
   Json ropes = nested ? config.rope : Json{{"full_attention", config.rope}};
-  for (const auto& [word, base] : {std::pair{"full_attention", "rope_theta"},
-                                   std::pair{"sliding_attention", "rope_local_base_freq"}}) {
+  for (const auto& [word, base] :
+       {std::pair{"full_attention", "rope_theta"}, std::pair{"sliding_attention", "rope_local_base_freq"}}) {
     Json& rope = ropes[word];
     if (!rope.is_object()) rope = Json{{"rope_type", "default"}};
     if (!Present(rope, "rope_theta")) rope["rope_theta"] = *Find(config.text, base);
@@ -271,7 +272,8 @@ Status ReadDeepseekMoe(const Json& text, Geometry* geometry) {
   TRY_ASSIGN(const int64_t kept, GetInt(text, "topk_group", 1, kConfig));
   TRY_ASSIGN(router.groups_kept, InRange("topk_group", kept, 1, router.groups));
   if (moe.experts % router.groups != 0) {
-    return InvalidKey("n_group", fmt::format("a divisor of n_routed_experts {}", moe.experts), fmt::format("{}", groups));
+    return InvalidKey("n_group", fmt::format("a divisor of n_routed_experts {}", moe.experts),
+                      fmt::format("{}", groups));
   }
   if (moe.experts / router.groups * router.groups_kept < moe.top_k) {
     return InvalidKey("topk_group", "groups that hold num_experts_per_tok experts", fmt::format("{}", kept));
@@ -328,16 +330,17 @@ constexpr const char* kDeepseekV3Defaults =
         "n_shared_experts": 1, "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3, "routed_scaling_factor": 2.5,
         "rope_theta": 10000.0, "max_position_embeddings": 4096})";
 
-constexpr std::array<FamilyRow, 10> kFamilies = {{{"qwen3_5_moe", kQwen35MoeTypes, kHybridDefaults, ReadQwen35Moe},
-                                                  {"qwen3_5", kQwen35Types, kHybridDefaults, ReadQwen35},
-                                                  {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama},
-                                                  {"qwen2", kQwen2Types, kQwen2Defaults, ReadQwen2},
-                                                  {"qwen3", kQwen3Types, kQwen3Defaults, ReadQwen3},
-                                                  {"qwen3_moe", kQwen3MoeTypes, kQwen3MoeDefaults, ReadQwen3Moe},
-                                                  {"qwen3_next", kQwen3NextTypes, kQwen3NextDefaults, ReadQwen3Next},
-                                                  {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3},
-                                                  {"gpt_oss", kGptOssTypes, kGptOssDefaults, ReadGptOss},
-                                                  {"deepseek_v3", kDeepseekV3Types, kDeepseekV3Defaults, ReadDeepseekV3}}};
+constexpr std::array<FamilyRow, 10> kFamilies = {
+    {{"qwen3_5_moe", kQwen35MoeTypes, kHybridDefaults, ReadQwen35Moe},
+     {"qwen3_5", kQwen35Types, kHybridDefaults, ReadQwen35},
+     {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama},
+     {"qwen2", kQwen2Types, kQwen2Defaults, ReadQwen2},
+     {"qwen3", kQwen3Types, kQwen3Defaults, ReadQwen3},
+     {"qwen3_moe", kQwen3MoeTypes, kQwen3MoeDefaults, ReadQwen3Moe},
+     {"qwen3_next", kQwen3NextTypes, kQwen3NextDefaults, ReadQwen3Next},
+     {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3},
+     {"gpt_oss", kGptOssTypes, kGptOssDefaults, ReadGptOss},
+     {"deepseek_v3", kDeepseekV3Types, kDeepseekV3Defaults, ReadDeepseekV3}}};
 
 // The config with the family's defaults for keys it does not have.
 Json WithDefaults(const FamilyRow& row, const Json& text) {
@@ -408,9 +411,11 @@ Result<Geometry> ReadGeometry(const FamilyConfig& config) {
     }
     return geometry;
   }
-  return MakeError(Code::kUnsupported,
-                   fmt::format("{}: \"model_type\": expected one of {}, found {}, a family not supported yet; use one of "
-                               "those", kConfig, SupportedTypes(), Quote(type)));
+  return MakeError(
+      Code::kUnsupported,
+      fmt::format("{}: \"model_type\": expected one of {}, found {}, a family not supported yet; use one of "
+                  "those",
+                  kConfig, SupportedTypes(), Quote(type)));
 }
 
 }  // namespace trivet::plan

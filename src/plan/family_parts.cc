@@ -109,7 +109,8 @@ Status ReadLayers(const Json& text, const LayerRule& rule, Geometry* geometry) {
 }
 
 Status ReadRopes(const FamilyConfig& config, int64_t rotary_dim, Geometry* geometry) {
-  const bool nested = std::any_of(config.rope.begin(), config.rope.end(), [](const Json& at) { return at.is_object(); });
+  const bool nested =
+      std::any_of(config.rope.begin(), config.rope.end(), [](const Json& at) { return at.is_object(); });
   if (!nested) return AddRope(config.text, config.rope, rotary_dim, geometry);
   for (const auto& [word, sliding] : {std::pair{"full_attention", false}, std::pair{"sliding_attention", true}}) {
     const auto uses = [sliding](const LayerGeometry& at) { return HasKv(at.mixer) && (at.window > 0) == sliding; };

@@ -19,9 +19,9 @@ Result<Geometry> ReadCommon(const Json& text);
 
 /// How a family decides the kind of a layer.
 struct LayerRule {
-  std::span<const std::string_view> words;          // of full_attention, sliding_attention, linear_attention: those known
-  std::function<std::string_view(int64_t)> word;    // of layer i where layer_types is absent
-  std::function<bool(int64_t)> sparse;              // whether layer i has experts; null: none has
+  std::span<const std::string_view> words;        // of full_attention, sliding_attention, linear_attention: those known
+  std::function<std::string_view(int64_t)> word;  // of layer i where layer_types is absent
+  std::function<bool(int64_t)> sparse;            // whether layer i has experts; null: none has
 };
 
 /// Kinds and windows of all layers, from `layer_types` or the rule.

@@ -32,9 +32,9 @@ struct AttentionGeometry {
   bool qk_norm = false;      // RMS norm over head_dim of every query and key head before rotation
   bool qkv_bias = false;
   bool output_bias = false;
-  bool sinks = false;        // a learned logit per query head that takes part in the softmax and has no value
-  double scale = 0;          // of scores; 0 means head_dim^-0.5
-  double softcap = 0;        // bound of scores; 0: none
+  bool sinks = false;  // a learned logit per query head that takes part in the softmax and has no value
+  double scale = 0;    // of scores; 0 means head_dim^-0.5
+  double softcap = 0;  // bound of scores; 0: none
 };
 
 /// Attention over one latent per token: keys are [latent | rotated channels] for all heads alike, values the latent.
@@ -78,12 +78,12 @@ enum class RouterKind {
 /// The choice of experts.
 struct RouterGeometry {
   RouterKind kind = RouterKind::kSoftmaxChosen;
-  bool bias = false;            // added to logits
-  bool correction = false;      // added to sigmoids for the choice alone
-  int64_t groups = 1;           // experts are in groups of which the best
-  int64_t groups_kept = 1;      // few are eligible
-  bool renormalise = true;      // sigmoids of the chosen are divided by their sum
-  double scaling = 1;           // multiplies the weights
+  bool bias = false;        // added to logits
+  bool correction = false;  // added to sigmoids for the choice alone
+  int64_t groups = 1;       // experts are in groups of which the best
+  int64_t groups_kept = 1;  // few are eligible
+  bool renormalise = true;  // sigmoids of the chosen are divided by their sum
+  double scaling = 1;       // multiplies the weights
 };
 
 /// Routed experts, and a shared expert when shared_width > 0.

@@ -43,12 +43,9 @@ Json GeometryJson(const Geometry& geometry) {
                          {"head_dim", geometry.attention.head_dim}};
   }
   if (geometry.Uses(Mixer::kLatentAttention)) {
-    json["latent"] = {{"heads", geometry.attention.q_heads},
-                      {"query_rank", geometry.latent.query_rank},
-                      {"rank", geometry.latent.rank},
-                      {"nope_dim", geometry.latent.nope_dim},
-                      {"rope_dim", geometry.latent.rope_dim},
-                      {"value_dim", geometry.latent.value_dim}};
+    json["latent"] = {{"heads", geometry.attention.q_heads},  {"query_rank", geometry.latent.query_rank},
+                      {"rank", geometry.latent.rank},         {"nope_dim", geometry.latent.nope_dim},
+                      {"rope_dim", geometry.latent.rope_dim}, {"value_dim", geometry.latent.value_dim}};
   }
   if (geometry.Uses(Mixer::kDeltaNet)) {
     json["delta_net"] = {{"k_heads", geometry.delta_net.k_heads},

@@ -85,7 +85,8 @@ Status Yarn(Rule* rule) {
   TRY_ASSIGN(rule->scale, YarnAttention(*rule, factor));
   const auto dim = static_cast<double>(rule->context.rotary_dim);
   const auto channel = [&](double turns) {
-    return dim * std::log(static_cast<double>(positions) / (turns * 2 * std::numbers::pi)) / (2 * std::log(rule->theta));
+    return dim * std::log(static_cast<double>(positions) / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(rule->theta));
   };
   double low = channel(fast), high = channel(slow);
   if (truncate) low = std::floor(low), high = std::ceil(high);

@@ -14,10 +14,10 @@
 
 namespace trivet::plan {
 
-/// One copy: rows x cols elements of the source tensor seen as a matrix, every row_step-th row and col_step-th column, to
-/// a place in the local tensor, where a transposed slice stands with rows and columns exchanged.
-/// A source of shape [d0, d1, ..., dn] is seen as [d0 * ... * d(n-1), dn], one of shape [d0] as [d0, 1], and one whose
-/// last extents are [.., 1, K] (depthwise taps) as [.., K], which is the same rule.
+/// One copy: rows x cols elements of the source tensor seen as a matrix, every row_step-th row and col_step-th column,
+/// to a place in the local tensor, where a transposed slice stands with rows and columns exchanged. A source of shape
+/// [d0, d1, ..., dn] is seen as [d0 * ... * d(n-1), dn], one of shape [d0] as [d0, 1], and one whose last extents are
+/// [.., 1, K] (depthwise taps) as [.., K], which is the same rule.
 struct Slice {
   std::string source;
   int64_t src_row = 0, src_col = 0;
@@ -68,10 +68,10 @@ struct LocalTensor {
 ///   moe.shared.gate_up, moe.shared.down                                   (leaf WidthLeaf(shared width))
 ///   mlp.gate_up, mlp.down                                                 (leaf WidthLeaf(mlp width))
 ///   ...gate_up_bias [the rows of gate_up,1]
-/// A bias of a cut sum is one more column of it, met by an input of 1: attn.o_bias and ...down_bias, rows H, cols 1, on the
-/// rank that holds the first unit of the axis. For the model: embed (rows V_local, kEmbedding), head (rows V_local, only
-/// when not tied), final_norm.
-/// Tensors with zero rows or zero cols on this rank are left out, and so are dummy expert slots.
+/// A bias of a cut sum is one more column of it, met by an input of 1: attn.o_bias and ...down_bias, rows H, cols 1, on
+/// the rank that holds the first unit of the axis. For the model: embed (rows V_local, kEmbedding), head (rows V_local,
+/// only when not tied), final_norm. Tensors with zero rows or zero cols on this rank are left out, and so are dummy
+/// expert slots.
 struct ShardMap {
   std::vector<LocalTensor> tensors;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a checkpoint names and stores what a geometry needs. Read off the names of its tensors: one family may be stored in
-// several ways.
+// How a checkpoint names and stores what a geometry needs. Read off the names of its tensors: one family may be stored
+// in several ways.
 #pragma once
 
 #include <cstdint>

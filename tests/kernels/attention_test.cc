@@ -215,7 +215,8 @@ TEST(Attention, ValuesHaveAWidthOfTheirOwn) {
   RowLog log;
   log.Compare<Attention>("narrow values", [&](const KernelRow<Attention>& row, Outputs* outputs) {
     Guarded<float> out(kTokens * 2 * kValueDim, 1);
-    row.run({q.data(), 2 * kKeyDim, kKeyDim, 2, to_kv.data(), cache, 0.1F, out.data(), std::span(&span, 1), 0, kTokens});
+    row.run(
+        {q.data(), 2 * kKeyDim, kKeyDim, 2, to_kv.data(), cache, 0.1F, out.data(), std::span(&span, 1), 0, kTokens});
     // The first token sees itself alone.
     for (int64_t d = 0; d < kValueDim; ++d) ASSERT_EQ(out[d], kv[static_cast<size_t>(d)]);
     outputs->Take(out);

@@ -106,7 +106,8 @@ TEST(Softplus, IsWithinTwoAndAHalfUnits) {
 }
 
 TEST(Tanh, IsWithinTwoTenMillionths) {
-  for (float x = -30; x <= 30; x += 0.0007F) EXPECT_NEAR(Tanh<ScalarOps>(x), std::tanh(static_cast<double>(x)), 2e-7) << x;
+  for (float x = -30; x <= 30; x += 0.0007F)
+    EXPECT_NEAR(Tanh<ScalarOps>(x), std::tanh(static_cast<double>(x)), 2e-7) << x;
 }
 
 TEST(SoftCap, BendsTowardsTheCap) {

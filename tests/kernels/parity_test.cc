@@ -21,8 +21,7 @@ constexpr Family kFamilies[] = {
     {"gated_norm", CompareGatedNorm}, {"gemm", CompareGemm},           {"rope", CompareRope},
     {"kv_write", CompareKvWrite},     {"attention", CompareAttention}, {"sigmoid_gate", CompareSigmoidGate},
     {"conv1d", CompareConv1d},        {"delta_net", CompareDeltaNet},  {"route", CompareRoute},
-    {"gated_act", CompareGatedAct},   {"add_bias", CompareAddBias},
-    {"add_sums", CompareAddSums},
+    {"gated_act", CompareGatedAct},   {"add_bias", CompareAddBias},    {"add_sums", CompareAddSums},
 };
 
 // Runnable rows of the registry, by family.

@@ -43,7 +43,8 @@ inline plan::Geometry SmallGeometry() {
   geometry.norm_eps = 1e-6;
   geometry.norm_offset = 1;
   geometry.tied_head = false;
-  geometry.layers = {{plan::Mixer::kDeltaNet, plan::ChannelMixer::kMoe}, {plan::Mixer::kAttention, plan::ChannelMixer::kMoe}};
+  geometry.layers = {{plan::Mixer::kDeltaNet, plan::ChannelMixer::kMoe},
+                     {plan::Mixer::kAttention, plan::ChannelMixer::kMoe}};
   geometry.attention = {4, 2, 16, 8, true, true};
   geometry.ropes = {TestRope(8)};
   geometry.delta_net = {2, 4, 16, 16, 4};
@@ -85,9 +86,10 @@ inline float SourceValue(const std::string& source, int64_t row, int64_t col) {
 /// Which rank a fixture is, and what it has.
 struct FixtureOptions {
   int64_t rank = 0;
-  int64_t tokens = 1;   // the longest step
-  bool alone = false;   // in a group of one, where collectives leave the rank's part as it is; else they must not be called
-  bool zeros = false;   // all weights are zero
+  int64_t tokens = 1;  // the longest step
+  bool alone =
+      false;  // in a group of one, where collectives leave the rank's part as it is; else they must not be called
+  bool zeros = false;  // all weights are zero
 };
 
 /// Everything that one rank needs to run layers. Not movable: the runtime refers to its parts.
@@ -104,7 +106,7 @@ class RankFixture {
                        .value()),
         caches_(std::move(cache::Caches::Make(geometry_, shard_, {8, 2})).value()),
         kernels_(std::move(kernels::SelectKernels({})).value()),
-        runtime_{geometry_, layout_,    shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
+        runtime_{geometry_,  layout_, shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
                  workspace_, caches_, &sites_, &flags_},
         weights_(Weights::Bind(geometry_, shard_, Load(options))) {}
   RankFixture(const RankFixture&) = delete;
@@ -118,7 +120,8 @@ class RankFixture {
  private:
   LoadedTensors Load(const FixtureOptions& options) const {
     LoadedTensors tensors;
-    for (const plan::LocalTensor& local : plan::MakeShardMap(geometry_, layout_, options.rank, {"model.", true}).tensors) {
+    for (const plan::LocalTensor& local :
+         plan::MakeShardMap(geometry_, layout_, options.rank, {"model.", true}).tensors) {
       LoadedTensor& tensor = tensors[local.name];
       tensor.role = local.role;
       tensor.rows = local.rows;

@@ -10,7 +10,8 @@ namespace {
 using ::testing::HasSubstr;
 
 const Json& Sample() {
-  static const Json sample = Json::parse(R"({"seven": 7, "zero": 0, "minus": -1, "half": 0.5, "word": "x", "null": null})");
+  static const Json sample =
+      Json::parse(R"({"seven": 7, "zero": 0, "minus": -1, "half": 0.5, "word": "x", "null": null})");
   return sample;
 }
 

@@ -87,7 +87,8 @@ TEST(FamilyParts, Qwen3MoeLayersAndRouter) {
 }
 
 TEST(FamilyParts, Gemma3FromAWrapperThatLeavesDefaultsOut) {
-  const Geometry gemma = Read(Json::parse(R"({"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
+  const Geometry gemma =
+      Read(Json::parse(R"({"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240,
       "num_hidden_layers": 7, "sliding_window": 1024, "rope_parameters": {"rope_type": "linear", "factor": 8.0}})"));
   EXPECT_EQ(gemma.vocab, 262208);
   EXPECT_EQ(gemma.attention.q_heads, 8);
@@ -132,7 +133,9 @@ TEST(FamilyParts, DeepseekLatentAndRouter) {
   EXPECT_FALSE(deepseek.moe.shared_gate);
   EXPECT_EQ(deepseek.moe.router.groups_kept, 2);
   EXPECT_EQ(Read(Config("deepseek_v3", R"({"n_routed_experts": 8, "num_experts_per_tok": 2, "moe_intermediate_size": 8,
-                                           "topk_group": 8})")).latent.query_rank, 1536);
+                                           "topk_group": 8})"))
+                .latent.query_rank,
+            1536);
 }
 
 struct BadCase {
@@ -159,17 +162,22 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"llama", R"({"layer_types": ["a", "b", "c", "d"]})", Code::kUnsupported, "full_attention"},
         BadCase{"qwen3_moe", R"({"num_experts": 4, "mlp_only_layers": 3})", Code::kInvalid, "mlp_only_layers"},
         BadCase{"qwen3_moe", R"({"decoder_sparse_step": 0})", Code::kInvalid, "decoder_sparse_step"},
-        BadCase{"gemma3", R"({"use_bidirectional_attention": true})", Code::kUnsupported, "use_bidirectional_attention"},
+        BadCase{"gemma3", R"({"use_bidirectional_attention": true})", Code::kUnsupported,
+                "use_bidirectional_attention"},
         BadCase{"gemma3", R"({"query_pre_attn_scalar": 0})", Code::kInvalid, "query_pre_attn_scalar"},
-        BadCase{"gemma3", R"({"rope_parameters": {"full_attention": {"rope_theta": 0}}})", Code::kInvalid, "rope_theta"},
+        BadCase{"gemma3", R"({"rope_parameters": {"full_attention": {"rope_theta": 0}}})", Code::kInvalid,
+                "rope_theta"},
         BadCase{"gpt_oss", R"({"num_experts": 4, "experts_per_token": 2, "swiglu_limit": -1})", Code::kInvalid,
                 "swiglu_limit"},
         BadCase{"deepseek_v3", R"({"scoring_func": "softmax", "n_routed_experts": 8, "num_experts_per_tok": 2,
-                                   "moe_intermediate_size": 8})", Code::kUnsupported, "scoring_func"},
+                                   "moe_intermediate_size": 8})",
+                Code::kUnsupported, "scoring_func"},
         BadCase{"deepseek_v3", R"({"n_group": 3, "n_routed_experts": 8, "num_experts_per_tok": 2,
-                                   "moe_intermediate_size": 8})", Code::kInvalid, "topk_group"},
+                                   "moe_intermediate_size": 8})",
+                Code::kInvalid, "topk_group"},
         BadCase{"deepseek_v3", R"({"n_group": 8, "topk_group": 1, "n_routed_experts": 8, "num_experts_per_tok": 2,
-                                   "moe_intermediate_size": 8})", Code::kInvalid, "topk_group"},
+                                   "moe_intermediate_size": 8})",
+                Code::kInvalid, "topk_group"},
         BadCase{"deepseek_v3", R"({"moe_layer_freq": 2})", Code::kUnsupported, "moe_layer_freq"}));
 
 }  // namespace

@@ -222,16 +222,21 @@ TEST(Layout, CutNames) {
   EXPECT_STREQ(CutName(Cut::kReplicate), "replicate");
 }
 
-// Geometries of published models at the rank counts that other engines refuse: every head and expert is dealt out, and no
-// rank holds far more than its part.
+// Geometries of published models at the rank counts that other engines refuse: every head and expert is dealt out, and
+// no rank holds far more than its part.
 TEST(Layout, PublishedGeometriesAtOddRankCounts) {
   struct Case {
     int64_t q_heads, kv_heads, head_dim;
     std::vector<int64_t> ranks;
     double factor;  // bound of the attention axis
   };
-  for (const Case& one : {Case{28, 4, 128, {8}, 1.4}, {52, 52, 128, {3, 8}, 1.1}, {40, 8, 128, {3, 5, 6}, 1.3},
-                          {64, 8, 128, {3}, 1.2}, {96, 8, 128, {6}, 1.1}, {16, 2, 256, {3}, 1.4}, {24, 4, 256, {3}, 1.3}}) {
+  for (const Case& one : {Case{28, 4, 128, {8}, 1.4},
+                          {52, 52, 128, {3, 8}, 1.1},
+                          {40, 8, 128, {3, 5, 6}, 1.3},
+                          {64, 8, 128, {3}, 1.2},
+                          {96, 8, 128, {6}, 1.1},
+                          {16, 2, 256, {3}, 1.4},
+                          {24, 4, 256, {3}, 1.3}}) {
     for (const int64_t ranks : one.ranks) {
       SCOPED_TRACE(std::to_string(one.q_heads) + "/" + std::to_string(one.kv_heads) + " at " + std::to_string(ranks));
       Geometry geometry = DemoGeometry();

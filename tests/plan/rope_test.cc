@@ -51,7 +51,8 @@ TEST(Rope, Llama3KeepsShortStretchesLongAndBlendsBetween) {
 TEST(Rope, YarnRampsBetweenItsTurns) {
   const char* text = R"({"rope_type": "yarn", "rope_theta": 10000, "factor": 4, "beta_fast": 4, "beta_slow": 1,
                          "original_max_position_embeddings": 64})";
-  // Channels with 4 turns and 1 turn: 8 ln(64 / (2 pi r)) / (2 ln 10000) = 0.405 and 1.008, so the ramp goes from 0 to 2.
+  // Channels with 4 turns and 1 turn: 8 ln(64 / (2 pi r)) / (2 ln 10000) = 0.405 and 1.008, so the ramp goes from 0
+  // to 2.
   const RopeRule rule = Rule(text);
   ExpectFrequencies(rule, {1, 0.1 * (0.5 / 4 + 0.5), 0.01 / 4, 0.001 / 4});
   EXPECT_NEAR(rule.table.scale, 0.1 * std::log(4.0) + 1, 1e-6);
@@ -109,8 +110,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"({"rope_type": "longrope", "rope_theta": 2})", Code::kInvalid, "short_factor"},
         BadCase{R"({"rope_type": "longrope", "rope_theta": 2, "short_factor": [1, 1, 0, 1]})", Code::kInvalid,
                 "short_factor"},
-        BadCase{R"({"rope_type": "longrope", "rope_theta": 2, "short_factor": [1]})", Code::kInvalid,
-                "short_factor"}));
+        BadCase{R"({"rope_type": "longrope", "rope_theta": 2, "short_factor": [1]})", Code::kInvalid, "short_factor"}));
 
 }  // namespace
 }  // namespace trivet::plan

@@ -302,7 +302,8 @@ TEST(ShardMap, RequiredTensorsMatchTheDemoCheckpoint) {
     EXPECT_EQ(stored[tensor.name], tensor.shape) << tensor.name;
     stored.erase(tensor.name);
   }
-  for (const auto& [name, shape] : stored) EXPECT_NE(SkippedReason(name, static_cast<int64_t>(demo.layers.size())), "") << name;
+  for (const auto& [name, shape] : stored)
+    EXPECT_NE(SkippedReason(name, static_cast<int64_t>(demo.layers.size())), "") << name;
 }
 
 }  // namespace
