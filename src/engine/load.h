@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "base/result.h"
-#include "checkpoint/checkpoint.h"
+#include "engine/open_model.h"
 #include "model/weights.h"
 #include "plan/shard_map.h"
 
@@ -22,11 +22,11 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 /// Called after every piece: an error ends loading. Where a rank shows that it lives and learns that others do not.
 using LoadCheck = std::function<Status()>;
 
-/// Loads the tensors of `map`.
+/// Loads the tensors of `map` from the model's checkpoint.
 ///   progress, check  may be empty
 /// Ranks:   local.
-/// Errors:  kCapacity, kIo, kInvalid; those of `check`; kUnsupported when the sources of one local tensor have dtypes that no format holds.
-Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
-                                       const LoadProgress& progress, const LoadCheck& check);
+/// Errors:  kCapacity, kIo; those of `check`; kInvalid for weights that are not finite.
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadProgress& progress,
+                                       const LoadCheck& check);
 
 }  // namespace trivet::engine

@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/weight_format.h"
+#include "checkpoint/stored_weight.h"
 #include "plan/families.h"
 
 namespace trivet::engine {
@@ -28,30 +28,24 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
 }
 
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                       const checkpoint::Checkpoint& checkpoint) {
+                                       const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::vector<std::string> defects;
   for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
-    const checkpoint::TensorInfo* info = checkpoint.Find(needed.name);
-    if (info == nullptr) {
-      defects.push_back(fmt::format("{}: expected a tensor of shape {}, found none; the checkpoint is incomplete or "
-                                    "config.json describes another model", needed.name,
-                                    checkpoint::ShapeText(needed.shape)));
-    } else if (info->shape != needed.shape) {
-      defects.push_back(fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong "
-                                    "together", needed.name, checkpoint::ShapeText(needed.shape),
-                                    checkpoint::ShapeText(info->shape), checkpoint.FileName(info->file)));
-    } else if (kernels::FormatFor(info->dtype) == nullptr) {
-      defects.push_back(fmt::format("{}: expected BF16, F16 or F32, found {} in {}; convert the checkpoint to one of them",
-                                    needed.name, tensor::DTypeName(info->dtype), checkpoint.FileName(info->file)));
-    }
+    const auto found = checkpoint::FindWeight(checkpoint, quant, needed.name, needed.shape);
+    if (!found.ok()) defects.push_back(found.error().message);
   }
   return defects;
 }
 
 std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                      const checkpoint::Checkpoint& checkpoint) {
+                                      const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::set<std::string> needed;
-  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) needed.insert(tensor.name);
+  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) {
+    const auto found = checkpoint::FindWeight(checkpoint, quant, tensor.name, tensor.shape);
+    if (!found.ok()) continue;
+    needed.insert(found->weight->name);
+    if (found->scale != nullptr) needed.insert(found->scale->name);
+  }
   std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
   for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
     if (needed.contains(info.name)) continue;
@@ -70,21 +64,22 @@ std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
   TRY_ASSIGN(checkpoint::ModelFiles files, checkpoint::OpenModelDir(dir));
   TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
+  TRY_ASSIGN(checkpoint::QuantConfig quant, checkpoint::ReadQuantConfig(files));
   std::vector<std::string> notices;
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
   TRY_ASSIGN(plan::SourceNames names, plan::DetectNames(geometry, [&](const std::string& tensor) {
                return checkpoint.Find(tensor) != nullptr;
              }));
-  const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint);
+  const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint, quant);
   if (!defects.empty()) {
     return MakeError(Code::kInvalid, defects.size() == 1
                                          ? defects[0]
                                          : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
                                                        defects.size() - 1));
   }
-  for (std::string& notice : ExtraTensors(geometry, names, checkpoint)) notices.push_back(std::move(notice));
+  for (std::string& notice : ExtraTensors(geometry, names, checkpoint, quant)) notices.push_back(std::move(notice));
   return OpenedModel{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
-                     std::move(notices)};
+                     std::move(quant), std::move(notices)};
 }
 
 }  // namespace trivet::engine

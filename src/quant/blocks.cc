@@ -151,15 +151,14 @@ float CodeValue(const BlockTraits& traits, uint8_t code) {
   return FromE4M3(code);
 }
 
-float Value(const BlockTraits& traits, const Block& block, int64_t i) {
-  const auto sub = static_cast<size_t>(i / traits.sub);
-  float scale = ScaleValue(traits.scale, block.scale);
-  if (traits.has_sub()) scale *= static_cast<float>(block.sub_scale[sub]);
-  const float product = scale * CodeValue(traits, block.code[static_cast<size_t>(i)]);
+float Value(const BlockTraits& traits, const BlockElement& element) {
+  float scale = ScaleValue(traits.scale, element.scale);
+  if (traits.has_sub()) scale *= static_cast<float>(element.sub_scale);
+  const float product = scale * CodeValue(traits, element.code);
   if (traits.offset == OffsetType::kNone) return product;
-  const float offset = ScaleValue(traits.scale, block.offset);
+  const float offset = ScaleValue(traits.scale, element.offset);
   if (traits.offset == OffsetType::kPlus) return product + offset;
-  return product - offset * static_cast<float>(block.sub_offset[sub]);
+  return product - offset * static_cast<float>(element.sub_offset);
 }
 
 void DecodeBlocks(BlockFormat format, std::span<const std::byte> src, std::span<float> dst) {
@@ -170,7 +169,20 @@ void DecodeBlocks(BlockFormat format, std::span<const std::byte> src, std::span<
   for (int64_t b = 0; b < blocks; ++b) {
     const Block block = Unpack(format, src.data() + b * traits.bytes);
     for (int64_t i = 0; i < traits.columns; ++i) {
-      dst[static_cast<size_t>(b * traits.columns + i)] = Value(traits, block, i);
+      const auto at = static_cast<size_t>(i), sub = static_cast<size_t>(i / traits.sub);
+      const uint8_t sub_offset = traits.offset == OffsetType::kMinus ? block.sub_offset[sub] : uint8_t{0};
+      dst[static_cast<size_t>(b * traits.columns + i)] =
+          Value(traits, {block.scale, block.offset, block.sub_scale[sub], sub_offset, block.code[at]});
+    }
+  }
+}
+
+void GgufToPairs(std::span<std::byte> blocks) {
+  constexpr BlockTraits kTraits = TraitsOf(BlockFormat::kMxfp4);
+  for (size_t at = 0; at + kTraits.bytes <= blocks.size(); at += kTraits.bytes) {
+    const Block block = Unpack(BlockFormat::kMxfp4Gguf, blocks.data() + at);
+    for (size_t j = 0; j < 16; ++j) {
+      blocks[at + 1 + j] = static_cast<std::byte>(block.code[2 * j] | block.code[2 * j + 1] << 4);
     }
   }
 }

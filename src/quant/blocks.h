@@ -90,6 +90,15 @@ struct Block {
   uint8_t code[256] = {};
 };
 
+/// What one element of a block is made of.
+struct BlockElement {
+  uint32_t scale = 0;
+  uint32_t offset = 0;
+  int8_t sub_scale = 0;
+  uint8_t sub_offset = 0;
+  uint8_t code = 0;
+};
+
 /// Takes a block apart.
 ///   src   TraitsOf(format).bytes bytes
 Block Unpack(BlockFormat format, const std::byte* src);
@@ -100,12 +109,15 @@ float ScaleValue(ScaleType type, uint32_t bits);
 /// A code's value, without its scale.
 float CodeValue(const BlockTraits& traits, uint8_t code);
 
-/// Element `i` of a block by the formula of BlockTraits.
-float Value(const BlockTraits& traits, const Block& block, int64_t i);
+/// An element's value by the formula of BlockTraits.
+float Value(const BlockTraits& traits, const BlockElement& element);
 
 /// Decodes a row.
 ///   src   dst.size() / columns blocks;  dst  a multiple of the format's columns
 void DecodeBlocks(BlockFormat format, std::span<const std::byte> src, std::span<float> dst);
+
+/// Rewrites blocks of kMxfp4Gguf as blocks of kMxfp4.
+void GgufToPairs(std::span<std::byte> blocks);
 
 /// The block format of a dtype, or nothing when elements stand alone.
 std::optional<BlockFormat> BlockFormatOf(tensor::DType dtype);

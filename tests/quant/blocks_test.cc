@@ -77,6 +77,14 @@ TEST(Blocks, TheTwoOrdersOfMxfp4Differ) {
   EXPECT_EQ(halves[1], -12.0F);
 }
 
+TEST(Blocks, GgufBlocksBecomePairs) {
+  std::vector<std::byte> block = Bytes({130});
+  for (int i = 0; i < 16; ++i) block.push_back(static_cast<std::byte>(i * 17 + 3));
+  const std::vector<float> expected = Decode(BlockFormat::kMxfp4Gguf, block);
+  GgufToPairs(block);
+  EXPECT_EQ(Decode(BlockFormat::kMxfp4, block), expected);
+}
+
 TEST(Blocks, SmallestAndLargestMxfp4ScalesAreExact) {
   EXPECT_EQ(Decode(BlockFormat::kMxfp4, Bytes({0, 0x01}))[0], 0x1p-128F);
   EXPECT_EQ(Decode(BlockFormat::kMxfp4, Bytes({254, 0x02}))[0], 0x1p127F);
