@@ -99,10 +99,9 @@ Status Checkpoint::AddGguf(const std::string& path) {
   return {};
 }
 
-Status Checkpoint::Rename(const std::function<std::string(TensorInfo*)>& name_of) {
-  for (TensorInfo& info : tensors_) {
-    std::string name = name_of(&info);
-    if (!name.empty()) info.name = std::move(name);
+Status Checkpoint::Remap(const std::function<std::vector<TensorInfo>(const TensorInfo&)>& parts_of) {
+  for (const TensorInfo& info : std::exchange(tensors_, {})) {
+    for (TensorInfo& part : parts_of(info)) tensors_.push_back(std::move(part));
   }
   Seal();
   const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),

@@ -45,10 +45,9 @@ class Checkpoint {
   /// Metadata of a GGUF file (gguf.h); an empty object otherwise.
   const Json& metadata() const { return metadata_; }
 
-  /// Gives tensors other names; those for which `name_of` returns an empty name keep theirs.
-  ///   name_of   may also set the tensor's row order
+  /// Replaces every tensor by others that lie in its bytes: gives names, or takes a stack of matrices apart.
   /// Errors:  kInvalid when two tensors get one name.
-  Status Rename(const std::function<std::string(TensorInfo*)>& name_of);
+  Status Remap(const std::function<std::vector<TensorInfo>(const TensorInfo&)>& parts_of);
 
   /// Path of a file.
   ///   file     TensorInfo::file

@@ -131,6 +131,10 @@ Status BindNamed(const Checkpoint& checkpoint, const QuantConfig& config, std::s
 
 }  // namespace
 
+bool HasWeight(const Checkpoint& checkpoint, const std::string& name) {
+  return FindAny(checkpoint, {name, ModuleOf(name) + ".weight_packed", name + "_blocks"}) != nullptr;
+}
+
 Result<StoredWeight> FindWeight(const Checkpoint& checkpoint, const QuantConfig& config, const std::string& name,
                                 std::span<const int64_t> shape) {
   const std::string module = ModuleOf(name);

@@ -42,6 +42,9 @@ struct StoredWeight {
   int64_t ScalesPerRow() const { return (cols + scale_cols - 1) / scale_cols; }
 };
 
+/// Whether the checkpoint holds a weight called `name`, as it is or packed.
+bool HasWeight(const Checkpoint& checkpoint, const std::string& name);
+
 /// Finds the weight called `name` of the given logical shape: as it is, or packed under the names that quantisers use
 /// (X.weight_packed, X_blocks), with its scales (X.weight_scale_inv, X.weight_scale, X.scale, X_scales).
 /// Errors:  kInvalid when it is missing, has another shape or contradicts the config; kUnsupported names the dtype.

@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/stored_weight.h"
 #include "plan/families.h"
 
@@ -62,13 +63,21 @@ std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan
 }
 
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
-  TRY_ASSIGN(checkpoint::ModelFiles files, checkpoint::OpenModelDir(dir));
-  TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
-  TRY_ASSIGN(checkpoint::QuantConfig quant, checkpoint::ReadQuantConfig(files));
   std::vector<std::string> notices;
+  checkpoint::ModelFiles files;
+  const bool gguf = dir.ends_with(".gguf");
+  if (!gguf) {
+    TRY_ASSIGN(files, checkpoint::OpenModelDir(dir));
+  }
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
+  if (gguf) {
+    TRY_ASSIGN(files, checkpoint::BindGguf(dir, &checkpoint));
+  }
+  TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
+  if (files.whole_norms) geometry.norm_offset = 0;
+  TRY_ASSIGN(checkpoint::QuantConfig quant, checkpoint::ReadQuantConfig(files));
   TRY_ASSIGN(plan::SourceNames names, plan::DetectNames(geometry, [&](const std::string& tensor) {
-               return checkpoint.Find(tensor) != nullptr;
+               return checkpoint::HasWeight(checkpoint, tensor);
              }));
   const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint, quant);
   if (!defects.empty()) {

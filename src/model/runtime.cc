@@ -36,10 +36,9 @@ void Runtime::MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const
   args.x = x;
   args.x_stride = x_stride;
   args.m = m;
-  args.w = &w;
   args.y = y;
   args.y_stride = y_stride;
-  RunGemm(args);
+  RunGemm(args, w);
 }
 
 void Runtime::AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const {
