@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <utility>
 
 #include "base/str.h"
+#include "checkpoint/gguf.h"
 #include "checkpoint/safetensors.h"
 
 namespace trivet::checkpoint {
@@ -34,7 +36,7 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path, std::vector<std::st
   std::error_code error;
   const fs::path dir(path);
   if (!fs::is_directory(dir, error)) {
-    TRY(checkpoint.AddFile(path));
+    TRY(path.ends_with(".gguf") ? checkpoint.AddGguf(path) : checkpoint.AddFile(path));
     checkpoint.Seal();
   } else if (Exists(dir / kSingleFile)) {
     if (Exists(dir / kIndexFile)) {
@@ -62,6 +64,51 @@ Status Checkpoint::AddFile(const std::string& path) {
   }
   sources_.push_back({std::move(opened.file), opened.file_bytes});
   return {};
+}
+
+// Appends a GGUF file, or all files of a split whose first it is.
+Status Checkpoint::AddGguf(const std::string& path) {
+  TRY_ASSIGN(GgufFile first, OpenGguf(path));
+  TRY_ASSIGN(const std::vector<std::string> files, GgufSplitFiles(path, first.header));
+  metadata_ = std::move(first.header.metadata);
+  TRY_ASSIGN(const int64_t expected, GetInt(metadata_, "split.tensors.count", -1, path));
+  std::set<std::string> names;
+  for (size_t i = 0; i < files.size(); ++i) {
+    if (i > 0) {
+      TRY_ASSIGN(first, OpenGguf(files[i]));
+      TRY_ASSIGN(const int64_t number, GetInt(first.header.metadata, "split.no", -1, files[i]));
+      if (number != static_cast<int64_t>(i)) {
+        return MakeError(Code::kInvalid, fmt::format("{}: expected split.no {}, found {}; fetch the files again, from one "
+                                                     "revision", files[i], i, number));
+      }
+    }
+    for (TensorInfo& info : first.header.tensors) {
+      if (!names.insert(info.name).second) {
+        return MakeError(Code::kInvalid, fmt::format("{}: expected every tensor in one file, found \"{}\" again; fetch the "
+                                                     "files again, from one revision", files[i], Quote(info.name)));
+      }
+      info.file = static_cast<int>(sources_.size());
+      tensors_.push_back(std::move(info));
+    }
+    sources_.push_back({std::move(first.file), first.file_bytes});
+  }
+  if (files.size() > 1 && expected >= 0 && expected != static_cast<int64_t>(tensors_.size())) {
+    return MakeError(Code::kInvalid, fmt::format("{}: expected {} tensors in the split, found {}; fetch the files again, from "
+                                                 "one revision", path, expected, tensors_.size()));
+  }
+  return {};
+}
+
+Status Checkpoint::Remap(const std::function<std::vector<TensorInfo>(const TensorInfo&)>& parts_of) {
+  for (const TensorInfo& info : std::exchange(tensors_, {})) {
+    for (TensorInfo& part : parts_of(info)) tensors_.push_back(std::move(part));
+  }
+  Seal();
+  const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
+                                        [](const TensorInfo& a, const TensorInfo& b) { return a.name == b.name; });
+  if (twice == tensors_.end()) return {};
+  return MakeError(Code::kInvalid, fmt::format("{}: expected one tensor that means {}, found two; convert the model again",
+                                               FileName(twice->file), Quote(twice->name)));
 }
 
 // Appends the shards of an index, with the tensors that the index assigns to the shard they are in.

@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "checkpoint/shard_index.h"
 #include "checkpoint/tensor_info.h"
@@ -20,7 +22,8 @@ namespace trivet::checkpoint {
 /// process share one and the files are opened once.
 class Checkpoint {
  public:
-  /// Opens a directory that holds model.safetensors or model.safetensors.index.json, or one *.safetensors file.
+  /// Opens a directory that holds model.safetensors or model.safetensors.index.json, one *.safetensors file, or a *.gguf
+  /// file, the first one if it is split.
   ///   notices  one sentence for each thing found that is odd and harmless is appended
   /// Errors:  kNotFound names the missing file, kInvalid the file and its defect, kIo.
   static Result<Checkpoint> Open(const std::string& path, std::vector<std::string>* notices);
@@ -39,6 +42,13 @@ class Checkpoint {
   /// Sum of the tensors' sizes.
   int64_t total_bytes() const { return total_bytes_; }
 
+  /// Metadata of a GGUF file (gguf.h); an empty object otherwise.
+  const Json& metadata() const { return metadata_; }
+
+  /// Replaces every tensor by others that lie in its bytes: gives names, or takes a stack of matrices apart.
+  /// Errors:  kInvalid when two tensors get one name.
+  Status Remap(const std::function<std::vector<TensorInfo>(const TensorInfo&)>& parts_of);
+
   /// Path of a file.
   ///   file     TensorInfo::file
   const std::string& FileName(int file) const { return sources_[static_cast<size_t>(file)].file.path(); }
@@ -50,12 +60,14 @@ class Checkpoint {
   };
 
   Status AddFile(const std::string& path);
+  Status AddGguf(const std::string& path);
   Status AddShards(const std::string& dir, std::vector<std::string>* notices);
   Status KeepMapped(const ShardIndex& index, const std::string& index_path, std::vector<std::string>* notices);
   void Seal();
 
   std::vector<Source> sources_;
   std::vector<TensorInfo> tensors_;
+  Json metadata_ = Json::object();
   int64_t total_bytes_ = 0;
 };
 

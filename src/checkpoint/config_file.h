@@ -22,6 +22,7 @@ struct ModelFiles {
   Json rope;                         // in the new form; see RopeParameters
   std::string dtype;                 // such as "bfloat16"; empty when the config does not say
   std::vector<int64_t> stop_tokens;  // eos_token_id of both files, sorted, each once
+  bool whole_norms = false;          // norm weights hold the constant that the family would add to them
 };
 
 /// Reads config.json and, if present, generation_config.json.

@@ -20,18 +20,19 @@ Result<int64_t> TensorBytes(tensor::DType dtype, std::span<const int64_t> shape,
                                                    what, ShapeText(shape)));
     }
   }
-  int64_t bits = 0;
-  if (__builtin_mul_overflow(elements, int64_t{tensor::DTypeBits(dtype)}, &bits)) {
+  const tensor::DTypeUnit unit = tensor::UnitOf(dtype);
+  if (elements % unit.elements != 0) {
+    return MakeError(Code::kInvalid, fmt::format("{}: expected a whole number of bytes, found {} elements of {}, whose "
+                                                 "unit is {}; the tensor is refused",
+                                                 what, elements, tensor::DTypeName(dtype), unit.elements));
+  }
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(elements / unit.elements, unit.bytes, &bytes) || bytes > INT64_MAX / 8) {
     return MakeError(Code::kInvalid, fmt::format("{}: expected a size in bits that fits 63 bits, found {} elements of "
                                                  "{}; the tensor is refused",
                                                  what, elements, tensor::DTypeName(dtype)));
   }
-  if (bits % 8 != 0) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected a whole number of bytes, found {} bits ({} elements of "
-                                                 "{}); the tensor is refused",
-                                                 what, bits, elements, tensor::DTypeName(dtype)));
-  }
-  return bits / 8;
+  return bytes;
 }
 
 std::string ShapeText(std::span<const int64_t> shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }

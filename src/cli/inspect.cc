@@ -37,23 +37,23 @@ void InspectTensors(const checkpoint::Checkpoint& checkpoint, bool all, Findings
   }
   Json dtypes = Json::object();
   for (const auto& [dtype, sum] : by_dtype) dtypes[dtype] = {{"tensors", sum.first}, {"bytes", sum.second}};
-  findings->facts["tensors"] = {
-      {"count", checkpoint.tensors().size()}, {"bytes", checkpoint.total_bytes()}, {"dtypes", dtypes}};
+  findings->facts["tensors"] = {{"count", checkpoint.tensors().size()},
+                                {"bytes", checkpoint.total_bytes()},
+                                {"dtypes", dtypes}};
   if (all) findings->facts["tensors"]["list"] = list;
 }
 
 // Tensors that the geometry needs, and those nobody asked for.
-void InspectCoverage(const plan::Geometry& geometry, const checkpoint::Checkpoint& checkpoint, Findings* findings) {
+void InspectCoverage(const plan::Geometry& geometry, const checkpoint::Checkpoint& checkpoint,
+                     const checkpoint::QuantConfig& quant, Findings* findings) {
   const Result<plan::SourceNames> names =
       plan::DetectNames(geometry, [&](const std::string& name) { return checkpoint.Find(name) != nullptr; });
   if (!names.ok()) {
     findings->defects.push_back(names.error().message);
     return;
   }
-  for (std::string& defect : engine::TensorDefects(geometry, *names, checkpoint))
-    findings->defects.push_back(std::move(defect));
-  for (std::string& notice : engine::ExtraTensors(geometry, *names, checkpoint))
-    findings->notices.push_back(std::move(notice));
+  for (std::string& defect : engine::TensorDefects(geometry, *names, checkpoint, quant)) findings->defects.push_back(std::move(defect));
+  for (std::string& notice : engine::ExtraTensors(geometry, *names, checkpoint, quant)) findings->notices.push_back(std::move(notice));
 }
 
 void InspectText(const std::string& dir, const plan::Geometry* geometry, Findings* findings) {
@@ -65,10 +65,8 @@ void InspectText(const std::string& dir, const plan::Geometry* geometry, Finding
   const int64_t vocab = prompts->tokenizer().vocab_size();
   findings->facts["tokenizer"] = {{"vocab_size", vocab}, {"chat_template", prompts->has_template()}};
   if (geometry != nullptr && vocab > geometry->vocab) {
-    findings->defects.push_back(
-        fmt::format("tokenizer: expected at most {} ids, as many as the model has, found {}; the "
-                    "tokenizer belongs to another model",
-                    geometry->vocab, vocab));
+    findings->defects.push_back(fmt::format("tokenizer: expected at most {} ids, as many as the model has, found {}; the "
+                                            "tokenizer belongs to another model", geometry->vocab, vocab));
   }
   if (!prompts->has_template()) findings->notices.push_back("no chat template: generate continues plain text only");
 }
@@ -91,7 +89,9 @@ Findings Inspect(const std::string& dir, bool all_tensors) {
   const Result<checkpoint::Checkpoint> checkpoint = checkpoint::Checkpoint::Open(dir, &findings.notices);
   if (checkpoint.ok()) {
     InspectTensors(*checkpoint, all_tensors, &findings);
-    if (geometry.ok()) InspectCoverage(*geometry, *checkpoint, &findings);
+    const Result<checkpoint::QuantConfig> quant = checkpoint::ReadQuantConfig(*files);
+    if (!quant.ok()) findings.defects.push_back(quant.error().message);
+    if (geometry.ok() && quant.ok()) InspectCoverage(*geometry, *checkpoint, *quant, &findings);
   } else {
     findings.defects.push_back(checkpoint.error().message);
   }

@@ -4,129 +4,173 @@
 #include <fmt/format.h>
 
 #include <atomic>
-#include <cstring>
 #include <semaphore>
 #include <thread>
-#include <utility>
+#include <unordered_map>
 
+#include "checkpoint/stored_weight.h"
+#include "engine/store_weight.h"
 #include "kernels/weight_format.h"
 #include "quant/convert.h"
 
 namespace trivet::engine {
 namespace {
 
-// A part of one slice that fits a staging buffer: the bytes [offset, offset + bytes) of the source, in which the
-// element for row i, column j of the destination begins at i * row_stride + j * col_stride.
+using Weights = std::unordered_map<std::string, checkpoint::StoredWeight>;
+
+// A run of rows and columns of one slice that fits a staging buffer, widened to whole storage units: the bytes
+// [offset, offset + bytes) of the source, in which row i's columns begin at i * row_stride.
 struct Piece {
-  const checkpoint::TensorInfo* source = nullptr;
+  const checkpoint::StoredWeight* source = nullptr;
+  const plan::Slice* slice = nullptr;
   model::LoadedTensor* tensor = nullptr;
+  const model::LoadedPart* part = nullptr;  // null for vectors
   int64_t offset = 0, bytes = 0;
-  int64_t row_stride = 0, col_stride = 0;
-  int64_t rows = 0, cols = 0;  // of the destination
-  int64_t dst_row = 0, dst_col = 0;
+  int64_t row_stride = 0;
+  int64_t row = 0, rows = 0;  // of the slice
+  int64_t col = 0, cols = 0;  // of the source, whole units
 };
 
-int64_t ElementBytes(const checkpoint::TensorInfo& info) { return tensor::DTypeBits(info.dtype) / 8; }
+bool IsElement(const checkpoint::StoredWeight& weight) {
+  return weight.storage == checkpoint::Storage::kPlain && tensor::UnitOf(weight.weight->dtype).elements == 1;
+}
 
-// Columns of a source seen as a matrix (plan::Slice).
-int64_t SourceCols(const checkpoint::TensorInfo& info) { return info.shape.size() < 2 ? 1 : info.shape.back(); }
+// Columns that stand in order in the destination, too, so that blocks can stay as they are.
+bool KeepsOrder(const plan::Slice& slice) { return slice.col_step == 1 && !slice.transposed; }
 
-// The format of a local tensor: that of its sources when they agree, else the one that holds both exactly.
-Result<kernels::WeightFormat> FormatOf(const checkpoint::Checkpoint& checkpoint, const plan::LocalTensor& local) {
-  kernels::WeightFormat format = kernels::WeightFormat::kBF16;
-  for (const plan::Slice& slice : local.slices) {
-    const checkpoint::TensorInfo* info = checkpoint.Find(slice.source);
-    CHECK(info != nullptr);
-    const kernels::WeightFormatRow* row = kernels::FormatFor(info->dtype);
-    if (row == nullptr) {
-      return MakeError(Code::kUnsupported,
-                       fmt::format("{}: expected BF16, F16 or F32, found {}; convert the checkpoint", slice.source,
-                                   tensor::DTypeName(info->dtype)));
-    }
-    if (row->format == kernels::WeightFormat::kF32) format = row->format;
-  }
-  return format;
+// Columns of the source that are stored as one: a slice is read in whole units, so that a cut inside a block keeps the
+// block, with the same scales, on both of its sides.
+int64_t UnitColumns(const checkpoint::StoredWeight& weight) {
+  return IsElement(weight) ? 1 : kernels::FormatRow(FormatOf(weight)).columns;
+}
+
+// The format of a slice in its local tensor. Blocks whose columns come apart become float32, which is exact.
+kernels::WeightFormat SliceFormat(const checkpoint::StoredWeight& weight, const plan::Slice& slice) {
+  return IsElement(weight) || KeepsOrder(slice) ? FormatOf(weight) : kernels::WeightFormat::kF32;
+}
+
+// Where in its block a slice begins, which is where the part's column 0 is stored.
+int64_t PhaseOf(const checkpoint::StoredWeight& weight, const plan::Slice& slice) {
+  const int64_t unit = UnitColumns(weight);
+  if (!KeepsOrder(slice)) return 0;
+  const int64_t phase = (slice.src_col - slice.dst_col) % unit;
+  return phase < 0 ? phase + unit : phase;
 }
 
 // Cuts a slice into pieces. Rows that are wanted whole, or nearly, are read in one go with what lies between them;
 // narrow columns of long rows are read row by row.
-void AddPieces(const checkpoint::TensorInfo& info, const plan::Slice& slice, model::LoadedTensor* tensor,
-               std::vector<Piece>* pieces) {
-  const int64_t element = ElementBytes(info), row_bytes = SourceCols(info) * element;
-  const int64_t row_stride = slice.row_step * row_bytes, col_stride = slice.col_step * element;
-  const int64_t wanted = slice.cols * element;
-  const bool together = row_stride <= 4 * wanted || row_stride <= 4096;
+void AddPieces(const plan::LocalTensor& local, const Piece& model, std::vector<Piece>* pieces) {
+  const checkpoint::StoredWeight& source = *model.source;
+  const plan::Slice& slice = *model.slice;
+  const int64_t unit = UnitColumns(source), last = slice.src_col + (slice.cols - 1) * slice.col_step + 1;
+  const int64_t begin = slice.src_col / unit * unit, end = std::min((last + unit - 1) / unit * unit, source.cols);
+  CHECK(!KeepsOrder(slice) || slice.dst_col + slice.cols == local.cols || end == last);
+  const int64_t row_bytes = CodeBytes(source, source.cols), row_stride = slice.row_step * row_bytes;
+  const bool together = row_stride <= 4 * CodeBytes(source, end - begin) || row_stride <= 4096;
   const int64_t rows_at_once = together ? std::max<int64_t>(1, kStagingBytes / row_stride) : 1;
-  // Columns at once: a row longer than a staging buffer goes in parts.
-  const int64_t cols_at_once = std::min(slice.cols, std::max<int64_t>(1, kStagingBytes / col_stride));
+  // A row longer than a staging buffer goes in parts, if it may.
+  const int64_t units_at_once = std::max<int64_t>(1, kStagingBytes / std::max<int64_t>(1, CodeBytes(source, unit)));
+  const int64_t cols_at_once = KeepsOrder(slice) ? std::min(end - begin, units_at_once * unit) : end - begin;
   for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
-    for (int64_t col = 0; col < slice.cols; col += cols_at_once) {
-      const int64_t rows = std::min(rows_at_once, slice.rows - row), cols = std::min(cols_at_once, slice.cols - col);
-      Piece piece{&info,
-                  tensor,
-                  (slice.src_row * row_bytes + slice.src_col * element) + row * row_stride + col * col_stride,
-                  (rows - 1) * row_stride + (cols - 1) * col_stride + element,
-                  row_stride,
-                  col_stride,
-                  rows,
-                  cols,
-                  slice.dst_row + row,
-                  slice.dst_col + col};
-      if (slice.transposed) {
-        std::swap(piece.row_stride, piece.col_stride);
-        std::swap(piece.rows, piece.cols);
-        piece.dst_row = slice.dst_row + col;
-        piece.dst_col = slice.dst_col + row;
-      }
+    for (int64_t col = begin; col < end; col += cols_at_once) {
+      Piece piece = model;
+      piece.row = row;
+      piece.rows = std::min(rows_at_once, slice.rows - row);
+      piece.col = col;
+      piece.cols = std::min(cols_at_once, end - col);
+      piece.row_stride = row_stride;
+      piece.offset = slice.src_row * row_bytes + row * row_stride + CodeBytes(source, col);
+      piece.bytes = (piece.rows - 1) * row_stride + CodeBytes(source, piece.cols);
       pieces->push_back(piece);
     }
   }
 }
 
-// Memory that storing a piece goes through.
-struct Scratch {
-  std::vector<std::byte> row;  // a row whose elements stand apart, brought together
-  std::vector<float> values;   // widened to float32
+// Puts pieces where they belong: vectors as float32, matrices as their format stores them.
+class Store {
+ public:
+  explicit Store(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+
+  Status Put(const Piece& piece, std::span<const std::byte> bytes) {
+    const plan::Slice& slice = *piece.slice;
+    const int64_t first = slice.src_row + piece.row * slice.row_step;
+    TRY(blocks_.Start(checkpoint_, *piece.source, first, (piece.rows - 1) * slice.row_step + 1));
+    const auto wanted = static_cast<size_t>(CodeBytes(*piece.source, piece.cols));
+    for (int64_t i = 0; i < piece.rows; ++i) {
+      int64_t count = 0;
+      const auto codes = bytes.subspan(static_cast<size_t>(i * piece.row_stride), wanted);
+      TRY_ASSIGN(const auto row, blocks_.Row(first + i * slice.row_step, piece.col, piece.cols, codes, &count));
+      if (piece.part == nullptr) {
+        TRY(PutVector(piece, piece.row + i, row));
+      } else if (KeepsOrder(slice)) {
+        const int64_t k = piece.col - slice.src_col + slice.dst_col + piece.part->phase;
+        PutColumns(piece, LogicalRow(piece, piece.row + i), k, {row, count});
+      } else {
+        TRY(PutElements(piece, piece.row + i, {row, count}));
+      }
+    }
+    return {};
+  }
+
+ private:
+  // Columns of a row as a format stores them.
+  struct Columns {
+    std::span<const std::byte> bytes;
+    int64_t count = 0;
+  };
+
+  // Row of the local tensor for row `i` of the slice, undoing the interleaving of rotary pairs.
+  static int64_t LogicalRow(const Piece& piece, int64_t i) {
+    const plan::Slice& slice = *piece.slice;
+    const int64_t group = piece.source->weight->interleaved_rows;
+    if (group == 0) return slice.dst_row + i;
+    const int64_t at = (slice.src_row + i) % group;
+    return slice.dst_row + i - at + at % 2 * (group / 2) + at / 2;
+  }
+
+  static void PutColumns(const Piece& piece, int64_t row, int64_t k, const Columns& columns) {
+    const int64_t at = row - piece.part->row, tile_bytes = piece.tensor->Packed(*piece.part).tile_bytes();
+    std::byte* tile = piece.tensor->buffer.data() + piece.part->offset + at / kernels::kTileRows * tile_bytes;
+    kernels::FormatRow(piece.part->format).store(columns.bytes.data(), columns.count, tile, at % kernels::kTileRows, k);
+  }
+
+  Status PutVector(const Piece& piece, int64_t i, std::span<const std::byte> row) {
+    const plan::Slice& slice = *piece.slice;
+    values_.resize(static_cast<size_t>(piece.cols));
+    TRY(quant::DecodeToFloat(piece.source->weight->dtype, row, values_));
+    const std::span<float> out = piece.tensor->buffer.As<float>();
+    for (int64_t j = 0; j * slice.col_step < piece.cols; ++j) {
+      const int64_t col = (piece.col - slice.src_col) / slice.col_step + j;
+      const int64_t dst_row = slice.dst_row + (slice.transposed ? col : i);
+      const int64_t dst_col = slice.dst_col + (slice.transposed ? i : col);
+      out[static_cast<size_t>(dst_row * piece.tensor->cols + dst_col)] = values_[static_cast<size_t>(j * slice.col_step)];
+    }
+    return {};
+  }
+
+  // Elements whose order changes, one by one.
+  Status PutElements(const Piece& piece, int64_t i, Columns row) {
+    const plan::Slice& slice = *piece.slice;
+    int64_t element = tensor::UnitOf(piece.source->weight->dtype).bytes;
+    if (!IsElement(*piece.source)) {
+      values_.resize(static_cast<size_t>(row.count));
+      quant::DecodeBlocks(BlocksOf(*piece.source), row.bytes, values_);
+      row.bytes = std::as_bytes(std::span<const float>(values_));
+      element = static_cast<int64_t>(sizeof(float));
+    }
+    for (int64_t j = 0; j < slice.cols; ++j) {
+      const int64_t from = slice.src_col - piece.col + j * slice.col_step;
+      const Columns one{row.bytes.subspan(static_cast<size_t>(from * element)), 1};
+      slice.transposed ? PutColumns(piece, slice.dst_row + j, slice.dst_col + i, one)
+                       : PutColumns(piece, slice.dst_row + i, slice.dst_col + j, one);
+    }
+    return {};
+  }
+
+  const checkpoint::Checkpoint& checkpoint_;
+  RowBlocks blocks_;
+  std::vector<float> values_;
 };
-
-// The elements of row `i` of a piece, one behind the other.
-std::span<const std::byte> RowOf(const Piece& piece, std::span<const std::byte> bytes, int64_t i, Scratch* scratch) {
-  const int64_t element = ElementBytes(*piece.source);
-  const std::byte* from = bytes.data() + i * piece.row_stride;
-  const auto size = static_cast<size_t>(piece.cols * element);
-  if (piece.col_stride == element) return {from, size};
-  scratch->row.resize(size);
-  for (int64_t j = 0; j < piece.cols; ++j) {
-    std::memcpy(scratch->row.data() + j * element, from + j * piece.col_stride, static_cast<size_t>(element));
-  }
-  return scratch->row;
-}
-
-// Puts a piece where it belongs.
-Status Store(const Piece& piece, std::span<const std::byte> bytes, Scratch* scratch) {
-  model::LoadedTensor& tensor = *piece.tensor;
-  const bool vector = tensor.role == plan::Role::kVector;
-  const bool widen =
-      vector || (tensor.format == kernels::WeightFormat::kF32 && piece.source->dtype != tensor::DType::kF32);
-  scratch->values.resize(static_cast<size_t>(piece.cols));
-  const model::Matrix matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
-  for (int64_t i = 0; i < piece.rows; ++i) {
-    std::span<const std::byte> row = RowOf(piece, bytes, i, scratch);
-    if (widen) {
-      TRY(quant::DecodeToFloat(piece.source->dtype, row, scratch->values));
-      row = std::as_bytes(std::span<const float>(scratch->values));
-    }
-    const int64_t at = piece.dst_row + i;
-    if (vector) {
-      std::copy(scratch->values.begin(), scratch->values.end(),
-                tensor.buffer.As<float>().begin() + at * tensor.cols + piece.dst_col);
-    } else {
-      std::byte* tile = tensor.buffer.data() + at / kernels::kTileRows * matrix.tile_bytes();
-      kernels::FormatRow(tensor.format).store(row.data(), piece.cols, tile, at % kernels::kTileRows, piece.dst_col);
-    }
-  }
-  return {};
-}
 
 // Reads pieces in order into two staging buffers on a thread of its own, one ahead of the caller.
 class ReadAhead {
@@ -160,7 +204,7 @@ class ReadAhead {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       free_.acquire();
       if (stop_) return;
-      status_[i % 2] = checkpoint_.Read(*pieces_[i].source, pieces_[i].offset,
+      status_[i % 2] = checkpoint_.Read(*pieces_[i].source->weight, pieces_[i].offset,
                                         std::span(staging_[i % 2]).first(static_cast<size_t>(pieces_[i].bytes)));
       full_.release();
     }
@@ -175,8 +219,29 @@ class ReadAhead {
   std::thread thread_;
 };
 
+// The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has another format or another phase. Rows without a slice
+// belong to the part above them.
+std::vector<model::LoadedPart> PartsOf(const plan::LocalTensor& local, const Weights& weights) {
+  std::vector<model::LoadedPart> parts;
+  for (const plan::Slice& slice : local.slices) {
+    const checkpoint::StoredWeight& weight = weights.at(slice.source);
+    model::LoadedPart part;
+    part.format = SliceFormat(weight, slice);
+    part.phase = PhaseOf(weight, slice);
+    if (!parts.empty() && parts.back().format == part.format && parts.back().phase == part.phase) continue;
+    part.row = parts.empty() ? 0 : slice.dst_row;
+    parts.push_back(part);
+  }
+  if (parts.empty()) parts.emplace_back();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    parts[i].rows = (i + 1 < parts.size() ? parts[i + 1].row : local.rows) - parts[i].row;
+  }
+  return parts;
+}
+
 // Allocates a local tensor: zeros are the neutral fill of every format in the table.
-Result<model::LoadedTensor> Allocate(const checkpoint::Checkpoint& checkpoint, const plan::LocalTensor& local) {
+Result<model::LoadedTensor> Allocate(const plan::LocalTensor& local, const Weights& weights) {
+  constexpr int64_t kAlignment = 64;
   model::LoadedTensor tensor;
   tensor.role = local.role;
   tensor.rows = local.rows;
@@ -184,31 +249,62 @@ Result<model::LoadedTensor> Allocate(const checkpoint::Checkpoint& checkpoint, c
   tensor.leaf = local.leaf;
   int64_t bytes = local.rows * local.cols * static_cast<int64_t>(sizeof(float));
   if (local.role != plan::Role::kVector) {
-    TRY_ASSIGN(tensor.format, FormatOf(checkpoint, local));
-    bytes = model::Matrix{tensor.format, tensor.rows, tensor.cols, tensor.leaf, nullptr}.bytes();
+    tensor.parts = PartsOf(local, weights);
+    bytes = 0;
+    for (model::LoadedPart& part : tensor.parts) {
+      part.offset = bytes;
+      bytes += (tensor.Packed(part).bytes() + kAlignment - 1) / kAlignment * kAlignment;
+    }
   }
   TRY_ASSIGN(tensor.buffer, device::Buffer::Make(bytes, local.name));
   return tensor;
 }
 
+// How the checkpoint stores every weight the model needs.
+Result<Weights> FindWeights(const OpenedModel& model) {
+  Weights weights;
+  for (const plan::SourceTensor& needed : plan::RequiredTensors(model.geometry, model.names)) {
+    TRY_ASSIGN(checkpoint::StoredWeight weight,
+               checkpoint::FindWeight(model.checkpoint, model.quant, needed.name, needed.shape));
+    weights.emplace(needed.name, weight);
+  }
+  return weights;
+}
+
+// The part that a slice's rows belong to; null for vectors.
+const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::Slice& slice) {
+  for (const model::LoadedPart& part : tensor.parts) {
+    if (slice.dst_row >= part.row && slice.dst_row < part.row + part.rows) return &part;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
-Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
-                                       const LoadProgress& progress, const LoadCheck& check) {
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadProgress& progress,
+                                       const LoadCheck& check) {
+  TRY_ASSIGN(const Weights weights, FindWeights(model));
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;
   int64_t total = 0, done = 0;
   for (const plan::LocalTensor& local : map.tensors) {
-    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(checkpoint, local));
+    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(local, weights));
     model::LoadedTensor& tensor = tensors.emplace(local.name, std::move(allocated)).first->second;
-    for (const plan::Slice& slice : local.slices) AddPieces(*checkpoint.Find(slice.source), slice, &tensor, &pieces);
+    for (const plan::Slice& slice : local.slices) {
+      Piece piece;
+      piece.source = &weights.at(slice.source);
+      piece.slice = &slice;
+      piece.tensor = &tensor;
+      piece.part = PartOf(tensor, slice);
+      AddPieces(local, piece, &pieces);
+    }
   }
   for (const Piece& piece : pieces) total += piece.bytes;
-  Scratch scratch;
-  ReadAhead reader(checkpoint, pieces);
+  Store store(model.checkpoint);
+  ReadAhead reader(model.checkpoint, pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
-    TRY(Store(pieces[i], bytes, &scratch));
+    TRY(store.Put(pieces[i], bytes));
     done += pieces[i].bytes;
     if (progress) progress(done, total);
     if (check) TRY(check());

@@ -6,14 +6,14 @@
 #include <functional>
 
 #include "base/result.h"
-#include "checkpoint/checkpoint.h"
+#include "engine/open_model.h"
 #include "model/weights.h"
 #include "plan/shard_map.h"
 
 namespace trivet::engine {
 
-/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are
-/// all the memory loading needs besides the shard itself.
+/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are all
+/// the memory loading needs besides the shard itself.
 inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 /// Called now and then with the bytes read so far and the bytes there are to read.
@@ -22,12 +22,11 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 /// Called after every piece: an error ends loading. Where a rank shows that it lives and learns that others do not.
 using LoadCheck = std::function<Status()>;
 
-/// Loads the tensors of `map`.
+/// Loads the tensors of `map` from the model's checkpoint.
 ///   progress, check  may be empty
 /// Ranks:   local.
-/// Errors:  kCapacity, kIo, kInvalid; those of `check`; kUnsupported when the sources of one local tensor have dtypes
-/// that no format holds.
-Result<model::LoadedTensors> LoadShard(const checkpoint::Checkpoint& checkpoint, const plan::ShardMap& map,
-                                       const LoadProgress& progress, const LoadCheck& check);
+/// Errors:  kCapacity, kIo; those of `check`; kInvalid for weights that are not finite.
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadProgress& progress,
+                                       const LoadCheck& check);
 
 }  // namespace trivet::engine

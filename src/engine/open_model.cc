@@ -7,7 +7,8 @@
 #include <map>
 #include <set>
 
-#include "kernels/weight_format.h"
+#include "checkpoint/gguf_model.h"
+#include "checkpoint/stored_weight.h"
 #include "plan/families.h"
 
 namespace trivet::engine {
@@ -16,47 +17,36 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) return model;
   const bool plain_name = !model.empty() && model.find('/') == std::string::npos && model[0] != '.';
-  for (const std::string& folder :
-       {program_dir + "/models", program_dir + "/../models", program_dir + "/../share/trivet/models", source_models}) {
+  for (const std::string& folder : {program_dir + "/models", program_dir + "/../models",
+                                    program_dir + "/../share/trivet/models", source_models}) {
     const std::string path = folder + "/" + model;
     if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
   }
   if (std::filesystem::exists(model, ignored)) return model;  // a file: opening it says what is wrong with it
   return MakeError(Code::kNotFound,
                    fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
-                               "nothing at \"{}\"; check the path",
-                               model));
+                               "nothing at \"{}\"; check the path", model));
 }
 
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                       const checkpoint::Checkpoint& checkpoint) {
+                                       const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::vector<std::string> defects;
   for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
-    const checkpoint::TensorInfo* info = checkpoint.Find(needed.name);
-    if (info == nullptr) {
-      defects.push_back(
-          fmt::format("{}: expected a tensor of shape {}, found none; the checkpoint is incomplete or "
-                      "config.json describes another model",
-                      needed.name, checkpoint::ShapeText(needed.shape)));
-    } else if (info->shape != needed.shape) {
-      defects.push_back(
-          fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong "
-                      "together",
-                      needed.name, checkpoint::ShapeText(needed.shape), checkpoint::ShapeText(info->shape),
-                      checkpoint.FileName(info->file)));
-    } else if (kernels::FormatFor(info->dtype) == nullptr) {
-      defects.push_back(
-          fmt::format("{}: expected BF16, F16 or F32, found {} in {}; convert the checkpoint to one of them",
-                      needed.name, tensor::DTypeName(info->dtype), checkpoint.FileName(info->file)));
-    }
+    const auto found = checkpoint::FindWeight(checkpoint, quant, needed.name, needed.shape);
+    if (!found.ok()) defects.push_back(found.error().message);
   }
   return defects;
 }
 
 std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                      const checkpoint::Checkpoint& checkpoint) {
+                                      const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::set<std::string> needed;
-  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) needed.insert(tensor.name);
+  for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) {
+    const auto found = checkpoint::FindWeight(checkpoint, quant, tensor.name, tensor.shape);
+    if (!found.ok()) continue;
+    needed.insert(found->weight->name);
+    if (found->scale != nullptr) needed.insert(found->scale->name);
+  }
   std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
   for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
     if (needed.contains(info.name)) continue;
@@ -73,23 +63,32 @@ std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan
 }
 
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
-  TRY_ASSIGN(checkpoint::ModelFiles files, checkpoint::OpenModelDir(dir));
-  TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
   std::vector<std::string> notices;
+  checkpoint::ModelFiles files;
+  const bool gguf = dir.ends_with(".gguf");
+  if (!gguf) {
+    TRY_ASSIGN(files, checkpoint::OpenModelDir(dir));
+  }
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
+  if (gguf) {
+    TRY_ASSIGN(files, checkpoint::BindGguf(dir, &checkpoint));
+  }
+  TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
+  if (files.whole_norms) geometry.norm_offset = 0;
+  TRY_ASSIGN(checkpoint::QuantConfig quant, checkpoint::ReadQuantConfig(files));
   TRY_ASSIGN(plan::SourceNames names, plan::DetectNames(geometry, [&](const std::string& tensor) {
-               return checkpoint.Find(tensor) != nullptr;
+               return checkpoint::HasWeight(checkpoint, tensor);
              }));
-  const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint);
+  const std::vector<std::string> defects = TensorDefects(geometry, names, checkpoint, quant);
   if (!defects.empty()) {
     return MakeError(Code::kInvalid, defects.size() == 1
                                          ? defects[0]
                                          : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
                                                        defects.size() - 1));
   }
-  for (std::string& notice : ExtraTensors(geometry, names, checkpoint)) notices.push_back(std::move(notice));
-  return OpenedModel{
-      name, std::move(files), std::move(geometry), std::move(checkpoint), std::move(names), std::move(notices)};
+  for (std::string& notice : ExtraTensors(geometry, names, checkpoint, quant)) notices.push_back(std::move(notice));
+  return OpenedModel{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
+                     std::move(quant), std::move(notices)};
 }
 
 }  // namespace trivet::engine

@@ -8,6 +8,7 @@
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
+#include "checkpoint/quant_config.h"
 #include "plan/geometry.h"
 #include "plan/shard_map.h"
 
@@ -20,6 +21,7 @@ struct OpenedModel {
   plan::Geometry geometry;
   checkpoint::Checkpoint checkpoint;
   plan::SourceNames names;
+  checkpoint::QuantConfig quant;
   std::vector<std::string> notices;  // what was found and does no harm
 };
 
@@ -37,10 +39,10 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir);
 
 /// Every defect of the tensors, one sentence each; empty when the model can be loaded.
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                       const checkpoint::Checkpoint& checkpoint);
+                                       const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
 
 /// What the checkpoint holds besides, one sentence per kind: known parts that are skipped, and unknown tensors.
 std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                      const checkpoint::Checkpoint& checkpoint);
+                                      const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
 
 }  // namespace trivet::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/plan_facts.h"
 
+#include "checkpoint/stored_weight.h"
+#include "engine/store_weight.h"
 #include "kernels/weight_format.h"
 
 namespace trivet::engine {
@@ -8,13 +10,13 @@ namespace trivet::engine {
 plan::ElementBytes BytesOf(const OpenedModel& model) {
   double elements = 0, bytes = 0;
   for (const plan::SourceTensor& tensor : plan::RequiredTensors(model.geometry, model.names)) {
-    const checkpoint::TensorInfo* info = model.checkpoint.Find(tensor.name);
-    if (info == nullptr || tensor.shape.size() < 2) continue;
-    double count = 1;
-    for (const int64_t extent : tensor.shape) count *= static_cast<double>(extent);
-    const kernels::WeightFormatRow* format = kernels::FormatFor(info->dtype);
+    if (tensor.shape.size() < 2) continue;
+    const auto found = checkpoint::FindWeight(model.checkpoint, model.quant, tensor.name, tensor.shape);
+    if (!found.ok()) continue;
+    const kernels::WeightFormatRow& format = kernels::FormatRow(FormatOf(*found));
+    const double count = static_cast<double>(found->rows) * static_cast<double>(found->cols);
     elements += count;
-    bytes += count * static_cast<double>(format == nullptr ? 2 : format->element_bytes);
+    bytes += count * static_cast<double>(format.unit_bytes) / static_cast<double>(format.columns * kernels::kTileRows);
   }
   return {elements > 0 ? bytes / elements : 2, static_cast<int64_t>(sizeof(float))};
 }

@@ -3,9 +3,12 @@
 // leaf ends with a conversion per vector instead of a tree across lanes.
 //
 // Register budget: a block of R rows by 32 outputs keeps R * 32 / lanes accumulators, four weight vectors per pair of k
-// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would
-// wait on its own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8
-// lanes.
+// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would wait on its
+// own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8 lanes; two tiles at
+// 8 lanes where scales take registers too.
+//
+// Block formats are decoded on the way for single rows. More rows share one decoding: a leaf of a tile becomes a panel of
+// float32 in the first-level cache, and the rows meet it as they would meet an F32 matrix.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cc"
 #include <hwy/foreach_target.h>
@@ -15,64 +18,47 @@
 #include <algorithm>
 
 #include "kernels/gemm.h"
+#include "kernels/gemm_read-inl.h"
 #include "kernels/reference.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trivet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-constexpr hn::CappedTag<float, 16> kF;
-using DF = decltype(kF);
-using VF = hn::Vec<DF>;
-constexpr int64_t kL = hn::MaxLanes(DF());
-constexpr int64_t kV = kTileRows / kL;  // vectors of one tile
 constexpr int64_t kMaxRows = kL == 16 ? 12 : 3;
-constexpr int64_t kTilesAtOnce = 4;  // for single rows
+constexpr int64_t kTilesAtOnce = 4;                       // for single rows
+constexpr int64_t kBlockTilesAtOnce = kL == 16 ? 4 : 2;  // likewise, of block formats
+constexpr int64_t kPanelRows = 48;                        // rows that share a decoded panel
+constexpr int64_t kPanelColumns = 256;                    // 32 KB of float32
 
-// Weights of 32 outputs at k and k + 1.
-struct BF16Pair {
-  static constexpr int64_t kBytes = 2;
-  static HWY_INLINE void Load(const std::byte* tile, int64_t k, int64_t v, VF& even, VF& odd) {
-    const hn::RebindToUnsigned<DF> du;
-    const auto words = hn::Load(du, reinterpret_cast<const uint32_t*>(tile) + k / 2 * kTileRows + v * kL);
-    even = hn::BitCast(kF, hn::ShiftLeft<16>(words));
-    odd = hn::BitCast(kF, hn::And(words, hn::Set(du, 0xFFFF0000U)));
-  }
-};
-
-struct F32Pair {
-  static constexpr int64_t kBytes = 4;
-  static HWY_INLINE void Load(const std::byte* tile, int64_t k, int64_t v, VF& even, VF& odd) {
-    const float* values = reinterpret_cast<const float*>(tile) + k * kTileRows + v * kL;
-    even = hn::Load(kF, values);
-    odd = hn::Load(kF, values + kTileRows);
-  }
-};
-
-// R rows times T tiles over columns [begin, end): leaf sums to `leaf`, [R][T * 32].
-template <class Pair, int64_t R, int64_t T>
-HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t begin, int64_t end,
+// R rows times T tiles over columns [begin, end), which are stored from begin + phase on: leaf sums to `leaf`, [R][T * 32].
+template <class Reader, int64_t R, int64_t T>
+HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t phase, int64_t begin, int64_t end,
                      float* HWY_RESTRICT leaf) {
   VF acc[R][T * kV];
   for (int64_t r = 0; r < R; ++r) {
     for (int64_t v = 0; v < T * kV; ++v) acc[r][v] = hn::Zero(kF);
   }
-  const int64_t pairs_end = begin + (end - begin) / 2 * 2;
-  for (int64_t k = begin; k < pairs_end; k += 2) {
-    for (int64_t v = 0; v < T * kV; ++v) {
-      VF even, odd;
-      Pair::Load(tiles[v / kV], k, v % kV, even, odd);
-      for (int64_t r = 0; r < R; ++r) {
-        acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
-        acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k + 1]), odd, acc[r][v]);
+  typename Reader::template Of<T> reader;
+  for (int64_t k = begin; k < end;) {
+    const int64_t stop = std::min(end, reader.Begin(tiles, k + phase) - phase);
+    for (; k + 2 <= stop; k += 2) {
+      for (int64_t v = 0; v < T * kV; ++v) {
+        VF even, odd;
+        reader.Load(v, k + phase, even, odd);
+        for (int64_t r = 0; r < R; ++r) {
+          acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
+          acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k + 1]), odd, acc[r][v]);
+        }
       }
     }
-  }
-  if (pairs_end < end) {
-    for (int64_t v = 0; v < T * kV; ++v) {
-      VF even, odd;
-      Pair::Load(tiles[v / kV], pairs_end, v % kV, even, odd);
-      for (int64_t r = 0; r < R; ++r) acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][pairs_end]), even, acc[r][v]);
+    // Only the matrix' last column can stand alone.
+    for (; k < stop; ++k) {
+      for (int64_t v = 0; v < T * kV; ++v) {
+        VF even, odd;
+        reader.Load(v, k + phase, even, odd);
+        for (int64_t r = 0; r < R; ++r) acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
+      }
     }
   }
   for (int64_t r = 0; r < R; ++r) {
@@ -105,11 +91,12 @@ HWY_INLINE uint32_t AddToGrid(const float* HWY_RESTRICT leaf, float scale, int64
   return flags;
 }
 
-// Writes R rows of T tiles: total is the exact or the fast sum of the leaves of each.
-template <int64_t R, int64_t T>
-HWY_INLINE void Write(const Gemm::Args& args, int64_t m, int64_t n, const int64_t* fixed, const float* fast) {
+// Writes `rows` rows of T tiles: total is the exact or the fast sum of the leaves of each.
+template <int64_t T>
+HWY_INLINE void Write(const Gemm::Args& args, int64_t m, int64_t rows, int64_t n, const int64_t* fixed,
+                      const float* fast) {
   const int64_t count = std::min(T * kTileRows, args.w->n - n);
-  for (int64_t r = 0; r < R; ++r) {
+  for (int64_t r = 0; r < rows; ++r) {
     const int64_t row = args.y_rows == nullptr ? m + r : args.y_rows[m + r];
     const int64_t at = row * args.y_stride + n;
     const int64_t* total = fixed + r * T * kTileRows;
@@ -127,66 +114,187 @@ HWY_INLINE void Write(const Gemm::Args& args, int64_t m, int64_t n, const int64_
   }
 }
 
+// Where leaves of a group of rows add up.
+struct Totals {
+  int64_t* fixed;
+  float* fast;
+};
+
+// Adds leaf [begin, end) of R rows from m times T tiles to `totals`; returns range flags. `x` are the rows.
+template <class Reader, int64_t R, int64_t T>
+HWY_INLINE uint32_t AddLeaf(const Gemm::Args& args, const float* const* x, const std::byte* const* tiles, int64_t phase,
+                            int64_t begin, int64_t end, int64_t m, const Totals& totals) {
+  HWY_ALIGN float leaf[R * T * kTileRows];
+  Leaf<Reader, R, T>(x, tiles, phase, begin, end, leaf);
+  uint32_t flags = kInRange;
+  if (args.numerics == Numerics::kExact) {
+    for (int64_t r = 0; r < R; ++r) {
+      const float scale = args.row_scale == nullptr ? 1.0F : args.row_scale[m + r];
+      const int64_t at = r * T * kTileRows;
+      flags |= AddToGrid(leaf + at, scale, T * kTileRows, totals.fixed + at);
+    }
+  } else {
+    for (int64_t i = 0; i < R * T * kTileRows; i += kL) {
+      hn::Store(hn::Add(hn::Load(kF, totals.fast + i), hn::Load(kF, leaf + i)), kF, totals.fast + i);
+    }
+  }
+  return flags;
+}
+
+HWY_INLINE const float* RowOf(const Gemm::Args& args, int64_t m) {
+  return args.x + (args.x_rows == nullptr ? m : args.x_rows[m]) * args.x_stride;
+}
+
 // R rows from m, T tiles from `tile`.
-template <class Pair, int64_t R, int64_t T>
+template <class Reader, int64_t R, int64_t T>
 HWY_NOINLINE void Block(const Gemm::Args& args, int64_t m, int64_t tile) {
   const PackedMatrix& w = *args.w;
-  const int64_t tile_bytes = w.k_stored() * kTileRows * Pair::kBytes;
   const std::byte* tiles[T];
-  for (int64_t t = 0; t < T; ++t) tiles[t] = w.data + (tile + t) * tile_bytes;
+  for (int64_t t = 0; t < T; ++t) tiles[t] = w.data + (tile + t) * w.tile_bytes();
   const float* x[R];
-  for (int64_t r = 0; r < R; ++r) {
-    x[r] = args.x + (args.x_rows == nullptr ? m + r : args.x_rows[m + r]) * args.x_stride;
-  }
-  HWY_ALIGN float leaf[R * T * kTileRows];
+  for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, m + r);
   HWY_ALIGN int64_t fixed[R * T * kTileRows] = {};
   HWY_ALIGN float fast[R * T * kTileRows] = {};
   uint32_t flags = kInRange;
   for (int64_t k = 0; k < w.k; k += w.leaf) {
-    Leaf<Pair, R, T>(x, tiles, k, std::min(k + w.leaf, w.k), leaf);
-    if (args.numerics == Numerics::kExact) {
-      for (int64_t r = 0; r < R; ++r) {
-        const float scale = args.row_scale == nullptr ? 1.0F : args.row_scale[m + r];
-        const int64_t at = r * T * kTileRows;
-        flags |= AddToGrid(leaf + at, scale, T * kTileRows, fixed + at);
-      }
-    } else {
-      for (int64_t i = 0; i < R * T * kTileRows; i += kL) {
-        hn::Store(hn::Add(hn::Load(kF, fast + i), hn::Load(kF, leaf + i)), kF, fast + i);
-      }
-    }
+    flags |= AddLeaf<Reader, R, T>(args, x, tiles, w.phase, k, std::min(k + w.leaf, w.k), m, {fixed, fast});
   }
   if (flags != kInRange) args.flags->fetch_or(flags, std::memory_order_relaxed);
-  Write<R, T>(args, m, tile * kTileRows, fixed, fast);
+  Write<T>(args, m, R, tile * kTileRows, fixed, fast);
 }
 
-template <class Pair, int64_t R>
+template <class Reader, int64_t R>
 HWY_INLINE void Rows(const Gemm::Args& args, int64_t m, int64_t rows, int64_t tile) {
   if (rows == R) {
-    Block<Pair, R, 1>(args, m, tile);
+    Block<Reader, R, 1>(args, m, tile);
   } else if constexpr (R > 1) {
-    Rows<Pair, R - 1>(args, m, rows, tile);
+    Rows<Reader, R - 1>(args, m, rows, tile);
   }
 }
 
-template <class Pair>
-HWY_INLINE void AllTiles(const Gemm::Args& args) {
+template <WeightFormat kFormat>
+HWY_INLINE void PlainTiles(const Gemm::Args& args) {
+  using Reader = PlainReader<kFormat>;
   int64_t tile = args.tile_begin;
   if (args.m == 1) {
-    for (; tile + kTilesAtOnce <= args.tile_end; tile += kTilesAtOnce) Block<Pair, 1, kTilesAtOnce>(args, 0, tile);
+    for (; tile + kTilesAtOnce <= args.tile_end; tile += kTilesAtOnce) Block<Reader, 1, kTilesAtOnce>(args, 0, tile);
   }
   for (; tile < args.tile_end; ++tile) {
     for (int64_t m = 0; m < args.m; m += kMaxRows) {
-      Rows<Pair, kMaxRows>(args, m, std::min(kMaxRows, args.m - m), tile);
+      Rows<Reader, kMaxRows>(args, m, std::min(kMaxRows, args.m - m), tile);
+    }
+  }
+}
+
+// Columns [begin, end) of a tile as float32, [end - begin, up to even][32].
+using DecodeFn = void (*)(const std::byte* tile, int64_t begin, int64_t end, float* panel);
+
+template <class Reader>
+HWY_NOINLINE void DecodePanel(const std::byte* tile, int64_t begin, int64_t end, float* HWY_RESTRICT panel) {
+  typename Reader::template Of<1> reader;
+  for (int64_t s = begin; s < end;) {
+    const int64_t stop = std::min(end, reader.Begin(&tile, s));
+    for (; s < stop; s += 2) {
+      for (int64_t v = 0; v < kV; ++v) {
+        VF even, odd;
+        reader.Load(v, s, even, odd);
+        hn::Store(even, kF, panel + (s - begin) * kTileRows + v * kL);
+        hn::Store(odd, kF, panel + (s - begin + 1) * kTileRows + v * kL);
+      }
+    }
+  }
+}
+
+// The leaf [begin, end) of R rows against a panel of it.
+template <int64_t R>
+HWY_NOINLINE uint32_t PanelLeaf(const Gemm::Args& args, const float* panel, int64_t begin, int64_t end, int64_t m,
+                                const Totals& totals) {
+  const float* x[R];
+  for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, m + r) + begin;
+  const auto* tile = reinterpret_cast<const std::byte*>(panel);
+  return AddLeaf<PlainReader<WeightFormat::kF32>, R, 1>(args, x, &tile, 0, 0, end - begin, m, totals);
+}
+
+template <int64_t R>
+HWY_INLINE uint32_t PanelRows(const Gemm::Args& args, int64_t rows, const float* panel, int64_t begin, int64_t end,
+                              int64_t m, const Totals& totals) {
+  if (rows == R) return PanelLeaf<R>(args, panel, begin, end, m, totals);
+  if constexpr (R > 1) return PanelRows<R - 1>(args, rows, panel, begin, end, m, totals);
+  return kInRange;
+}
+
+// Rows [m, m + rows) of one tile, at most kPanelRows of them.
+HWY_NOINLINE void PanelTile(const Gemm::Args& args, DecodeFn decode, int64_t m, int64_t rows, int64_t tile) {
+  const PackedMatrix& w = *args.w;
+  HWY_ALIGN float panel[kPanelColumns * kTileRows];
+  HWY_ALIGN int64_t fixed[kPanelRows * kTileRows];
+  HWY_ALIGN float fast[kPanelRows * kTileRows];
+  std::fill_n(fixed, rows * kTileRows, 0);
+  std::fill_n(fast, rows * kTileRows, 0.0F);
+  uint32_t flags = kInRange;
+  for (int64_t k = 0; k < w.k; k += w.leaf) {
+    const int64_t end = std::min(k + w.leaf, w.k);
+    decode(w.data + tile * w.tile_bytes(), k + w.phase, end + w.phase, panel);
+    for (int64_t r = 0; r < rows; r += kMaxRows) {
+      flags |= PanelRows<kMaxRows>(args, std::min(kMaxRows, rows - r), panel, k, end, m + r,
+                                   {fixed + r * kTileRows, fast + r * kTileRows});
+    }
+  }
+  if (flags != kInRange) args.flags->fetch_or(flags, std::memory_order_relaxed);
+  Write<1>(args, m, rows, tile * kTileRows, fixed, fast);
+}
+
+template <quant::BlockFormat kFormat>
+HWY_INLINE void BlockTiles(const Gemm::Args& args) {
+  using Reader = BlockReader<kFormat>;
+  int64_t tile = args.tile_begin;
+  if (args.m == 1) {
+    for (; tile + kBlockTilesAtOnce <= args.tile_end; tile += kBlockTilesAtOnce) {
+      Block<Reader, 1, kBlockTilesAtOnce>(args, 0, tile);
+    }
+  }
+  for (; tile < args.tile_end; ++tile) {
+    for (int64_t m = 0; m < args.m; m += kPanelRows) {
+      const int64_t rows = std::min(kPanelRows, args.m - m);
+      // A leaf longer than a panel goes without one, row by row.
+      if (rows > 1 && args.w->leaf <= kPanelColumns) {
+        PanelTile(args, DecodePanel<Reader>, m, rows, tile);
+      } else {
+        for (int64_t r = 0; r < rows; ++r) Block<Reader, 1, 1>(args, m + r, tile);
+      }
     }
   }
 }
 
 void GemmSimd(const Gemm::Args& args) {
-  if (args.w->format == WeightFormat::kBF16) {
-    AllTiles<BF16Pair>(args);
-  } else {
-    AllTiles<F32Pair>(args);
+  using quant::BlockFormat;
+  switch (args.w->format) {
+    case WeightFormat::kBF16:
+      return PlainTiles<WeightFormat::kBF16>(args);
+    case WeightFormat::kF16:
+      return PlainTiles<WeightFormat::kF16>(args);
+    case WeightFormat::kF32:
+      return PlainTiles<WeightFormat::kF32>(args);
+    case WeightFormat::kQ4_0:
+      return BlockTiles<BlockFormat::kQ4_0>(args);
+    case WeightFormat::kQ4_1:
+      return BlockTiles<BlockFormat::kQ4_1>(args);
+    case WeightFormat::kQ5_0:
+      return BlockTiles<BlockFormat::kQ5_0>(args);
+    case WeightFormat::kQ5_1:
+      return BlockTiles<BlockFormat::kQ5_1>(args);
+    case WeightFormat::kQ8_0:
+      return BlockTiles<BlockFormat::kQ8_0>(args);
+    case WeightFormat::kQ4K:
+      return BlockTiles<BlockFormat::kQ4K>(args);
+    case WeightFormat::kQ5K:
+      return BlockTiles<BlockFormat::kQ5K>(args);
+    case WeightFormat::kQ6K:
+      return BlockTiles<BlockFormat::kQ6K>(args);
+    case WeightFormat::kMxfp4:
+      return BlockTiles<BlockFormat::kMxfp4>(args);
+    case WeightFormat::kFp8:
+      return BlockTiles<BlockFormat::kFp8>(args);
   }
 }
 
@@ -199,15 +307,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<Gemm>> Gemm::Rows() {
   static constexpr KernelRow<Gemm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-    {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
+      {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-    {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
+      {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-    {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
+      {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
 #endif
-    {"gemm/ref", 0, GemmRef},
+      {"gemm/ref", 0, GemmRef},
   };
   return kRows;
 }

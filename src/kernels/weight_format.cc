@@ -4,9 +4,12 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "quant/convert.h"
 
 namespace trivet::kernels {
 namespace {
+
+using quant::BlockFormat;
 
 void StoreBF16(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
   for (int64_t i = 0; i < count; ++i) {
@@ -18,14 +21,20 @@ void StoreBF16(const std::byte* source, int64_t count, std::byte* tile, int64_t 
 float LoadBF16(const std::byte* tile, int64_t row, int64_t k) {
   uint16_t bits = 0;
   std::memcpy(&bits, tile + ((k / 2 * kTileRows + row) * 2 + k % 2) * 2, 2);
-  const uint32_t wide = static_cast<uint32_t>(bits) << 16;
-  float value = 0;
-  std::memcpy(&value, &wide, 4);
-  return value;
+  return quant::FromBF16(bits);
 }
 
-void StoreF32(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
-  for (int64_t i = 0; i < count; ++i) std::memcpy(tile + ((k + i) * kTileRows + row) * 4, source + i * 4, 4);
+template <int64_t kBytes>
+void StorePlain(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(tile + ((k + i) * kTileRows + row) * kBytes, source + i * kBytes, kBytes);
+  }
+}
+
+float LoadF16(const std::byte* tile, int64_t row, int64_t k) {
+  uint16_t bits = 0;
+  std::memcpy(&bits, tile + (k * kTileRows + row) * 2, 2);
+  return quant::FromF16(bits);
 }
 
 float LoadF32(const std::byte* tile, int64_t row, int64_t k) {
@@ -34,30 +43,156 @@ float LoadF32(const std::byte* tile, int64_t row, int64_t k) {
   return value;
 }
 
+constexpr int64_t ScaleBytes(quant::ScaleType type) {
+  return type == quant::ScaleType::kF16 ? 2 : type == quant::ScaleType::kF32 ? 4 : 1;
+}
+
+// Where the upper bits of a block's element k begin in their byte, and which of the row's bytes that is.
+int64_t HighShift(int high_bits, int64_t k) { return (k % 2 == 0 ? 4 : 0) + high_bits * (k / 2 % (4 / high_bits)); }
+int64_t HighByte(int high_bits, int64_t k) { return k / (8 / high_bits); }
+
+void StoreCode(const PackedBlock& layout, uint8_t code, std::byte* block, int64_t row, int64_t k) {
+  if (layout.low_bits == 8) {
+    block[layout.low_at + k * kTileRows + row] = std::byte{code};
+    return;
+  }
+  std::byte& low = block[layout.low_at + k / 2 * kTileRows + row];
+  low = k % 2 == 0 ? std::byte(code & 15U) : low | std::byte((code & 15U) << 4);
+  if (layout.high_bits == 0) return;
+  std::byte& high = block[layout.high_at + HighByte(layout.high_bits, k) * kTileRows + row];
+  if (k % (8 / layout.high_bits) == 0) high = std::byte{0};
+  high |= std::byte((code >> 4) << HighShift(layout.high_bits, k));
+}
+
+template <BlockFormat kFormat>
+void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
+  constexpr int64_t kScale = ScaleBytes(kTraits.scale);
+  CHECK(k % kTraits.columns == 0 && count % kTraits.columns == 0);
+  for (int64_t b = 0; b < count / kTraits.columns; ++b) {
+    const quant::Block block = quant::Unpack(kFormat, source + b * kTraits.bytes);
+    std::byte* out = tile + (k / kTraits.columns + b) * kLayout.bytes;
+    std::memcpy(out + kLayout.scale_at + row * kScale, &block.scale, kScale);
+    if (kTraits.offset != quant::OffsetType::kNone) {
+      std::memcpy(out + kLayout.offset_at + row * kScale, &block.offset, kScale);
+    }
+    for (int64_t s = 0; kTraits.has_sub() && s < kTraits.columns / kTraits.sub; ++s) {
+      const auto sub = static_cast<size_t>(s);
+      out[kLayout.sub_scale_at + s * kTileRows + row] = static_cast<std::byte>(block.sub_scale[sub]);
+      if (kTraits.offset == quant::OffsetType::kMinus) {
+        out[kLayout.sub_offset_at + s * kTileRows + row] = static_cast<std::byte>(block.sub_offset[sub]);
+      }
+    }
+    for (int64_t i = 0; i < kTraits.columns; ++i) StoreCode(kLayout, block.code[i], out, row, i);
+  }
+}
+
+template <BlockFormat kFormat>
+float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
+  constexpr int64_t kScale = ScaleBytes(kTraits.scale);
+  const std::byte* block = tile + k / kTraits.columns * kLayout.bytes;
+  k %= kTraits.columns;
+  quant::BlockElement element;
+  std::memcpy(&element.scale, block + kLayout.scale_at + row * kScale, kScale);
+  if (kTraits.offset != quant::OffsetType::kNone) {
+    std::memcpy(&element.offset, block + kLayout.offset_at + row * kScale, kScale);
+  }
+  if (kTraits.has_sub()) {
+    const int64_t at = k / kTraits.sub * kTileRows + row;
+    element.sub_scale = std::to_integer<int8_t>(block[kLayout.sub_scale_at + at]);
+    if (kTraits.offset == quant::OffsetType::kMinus) {
+      element.sub_offset = std::to_integer<uint8_t>(block[kLayout.sub_offset_at + at]);
+    }
+  }
+  if constexpr (kLayout.low_bits == 8) {
+    element.code = std::to_integer<uint8_t>(block[kLayout.low_at + k * kTileRows + row]);
+  } else {
+    const auto low = std::to_integer<uint32_t>(block[kLayout.low_at + k / 2 * kTileRows + row]);
+    uint32_t code = k % 2 == 0 ? low & 15U : low >> 4;
+    if constexpr (kLayout.high_bits > 0) {
+      const int64_t at = kLayout.high_at + HighByte(kLayout.high_bits, k) * kTileRows + row;
+      const uint32_t high = std::to_integer<uint32_t>(block[at]) >> HighShift(kLayout.high_bits, k);
+      code |= (high & ((1U << kLayout.high_bits) - 1)) << 4;
+    }
+    element.code = static_cast<uint8_t>(code);
+  }
+  return quant::Value(kTraits, element);
+}
+
+template <BlockFormat kFormat>
+constexpr WeightFormatRow BlockRow(WeightFormat format, std::string_view name) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  return {format, name, kTraits.columns, PackedBlockOf(kTraits).bytes, StoreBlocks<kFormat>, LoadBlocks<kFormat>};
+}
+
 constexpr WeightFormatRow kFormats[] = {
-    {WeightFormat::kBF16, "bf16", 2, StoreBF16, LoadBF16},
-    {WeightFormat::kF32, "f32", 4, StoreF32, LoadF32},
+    {WeightFormat::kBF16, "bf16", 2, 2 * kTileRows * 2, StoreBF16, LoadBF16},
+    {WeightFormat::kF16, "f16", 2, 2 * kTileRows * 2, StorePlain<2>, LoadF16},
+    {WeightFormat::kF32, "f32", 2, 2 * kTileRows * 4, StorePlain<4>, LoadF32},
+    BlockRow<BlockFormat::kQ4_0>(WeightFormat::kQ4_0, "q4_0"),
+    BlockRow<BlockFormat::kQ4_1>(WeightFormat::kQ4_1, "q4_1"),
+    BlockRow<BlockFormat::kQ5_0>(WeightFormat::kQ5_0, "q5_0"),
+    BlockRow<BlockFormat::kQ5_1>(WeightFormat::kQ5_1, "q5_1"),
+    BlockRow<BlockFormat::kQ8_0>(WeightFormat::kQ8_0, "q8_0"),
+    BlockRow<BlockFormat::kQ4K>(WeightFormat::kQ4K, "q4_k"),
+    BlockRow<BlockFormat::kQ5K>(WeightFormat::kQ5K, "q5_k"),
+    BlockRow<BlockFormat::kQ6K>(WeightFormat::kQ6K, "q6_k"),
+    BlockRow<BlockFormat::kMxfp4>(WeightFormat::kMxfp4, "mxfp4"),
+    BlockRow<BlockFormat::kFp8>(WeightFormat::kFp8, "fp8"),
 };
+
+// The packed form of a block format.
+WeightFormat OfBlocks(BlockFormat format) {
+  switch (format) {
+    case BlockFormat::kQ4_0:
+      return WeightFormat::kQ4_0;
+    case BlockFormat::kQ4_1:
+      return WeightFormat::kQ4_1;
+    case BlockFormat::kQ5_0:
+      return WeightFormat::kQ5_0;
+    case BlockFormat::kQ5_1:
+      return WeightFormat::kQ5_1;
+    case BlockFormat::kQ8_0:
+      return WeightFormat::kQ8_0;
+    case BlockFormat::kQ4K:
+      return WeightFormat::kQ4K;
+    case BlockFormat::kQ5K:
+      return WeightFormat::kQ5K;
+    case BlockFormat::kQ6K:
+      return WeightFormat::kQ6K;
+    case BlockFormat::kMxfp4Gguf:
+    case BlockFormat::kMxfp4:
+      return WeightFormat::kMxfp4;
+    case BlockFormat::kFp8:
+      break;
+  }
+  return WeightFormat::kFp8;
+}
 
 }  // namespace
 
 const WeightFormatRow& FormatRow(WeightFormat format) {
-  for (const WeightFormatRow& row : kFormats) {
-    if (row.format == format) return row;
-  }
-  CHECK(false);
-  return kFormats[0];
+  const WeightFormatRow& row = kFormats[static_cast<size_t>(format)];
+  CHECK(row.format == format);
+  return row;
 }
+
+std::span<const WeightFormatRow> Formats() { return kFormats; }
 
 const WeightFormatRow* FormatFor(tensor::DType dtype) {
   if (dtype == tensor::DType::kBF16) return &FormatRow(WeightFormat::kBF16);
-  if (dtype == tensor::DType::kF32 || dtype == tensor::DType::kF16) return &FormatRow(WeightFormat::kF32);
-  return nullptr;
+  if (dtype == tensor::DType::kF16) return &FormatRow(WeightFormat::kF16);
+  if (dtype == tensor::DType::kF32) return &FormatRow(WeightFormat::kF32);
+  const std::optional<BlockFormat> blocks = quant::BlockFormatOf(dtype);
+  return blocks.has_value() ? &FormatRow(OfBlocks(*blocks)) : nullptr;
 }
 
 float Element(const PackedMatrix& matrix, int64_t row, int64_t column) {
   const std::byte* tile = matrix.data + row / kTileRows * matrix.tile_bytes();
-  return FormatRow(matrix.format).load(tile, row % kTileRows, column);
+  return FormatRow(matrix.format).load(tile, row % kTileRows, matrix.phase + column);
 }
 
 }  // namespace trivet::kernels

@@ -5,8 +5,10 @@ namespace trivet::model {
 
 Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, std::span<float> x) {
   kernels::Embed::Args args;
-  Matrix rows = table;
-  rows.k = runtime.geometry.hidden;  // also on a rank whose share of the table is empty
+  CHECK(table.parts.size() <= 1);
+  // A rank whose share of the table is empty writes zeros.
+  kernels::PackedMatrix rows = table.parts.empty() ? kernels::PackedMatrix{} : table.parts[0].packed;
+  rows.k = runtime.geometry.hidden;
   args.table = &rows;
   args.first_id = runtime.shard.vocab.begin;
   args.real = runtime.shard.vocab.real;

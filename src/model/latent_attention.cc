@@ -12,12 +12,13 @@ static_assert(plan::kRowTile == kernels::kTileRows, "heads are filled up to the 
 // The norms inside the layer have an epsilon of their own.
 constexpr double kLatentEps = 1e-6;
 
-// The `rows` rows of head `h` in a matrix whose heads begin at whole tiles.
+// The `rows` rows of head `h` in a matrix whose heads begin at whole tiles. It has one source, so one part.
 Matrix HeadOf(const Matrix& all, int64_t h, int64_t rows) {
-  Matrix head = all;
+  CHECK(all.parts.size() == 1);
+  kernels::PackedMatrix head = all.parts[0].packed;
   head.n = rows;
-  head.data += h * (plan::HeadRows(rows) / plan::kRowTile) * all.tile_bytes();
-  return head;
+  head.data += h * (plan::HeadRows(rows) / plan::kRowTile) * head.tile_bytes();
+  return {rows, all.k, {{head, 0}}};
 }
 
 // What one layer has of every token: [query_rank | latent, rope_dim rotated], `stride` apart.

@@ -5,17 +5,27 @@
 
 namespace trivet::model {
 
-void Runtime::RunGemm(kernels::Gemm::Args args) const {
-  args.numerics = numerics;
-  args.flags = flags;
-  const Matrix& w = *args.w;
+void Runtime::RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const {
   // Whole groups of four tiles: the gemm takes single rows four tiles at a time.
-  const int64_t groups = (w.tiles() + 3) / 4;
+  const auto groups_of = [](const Matrix::Part& part) { return (part.packed.tiles() + 3) / 4; };
+  int64_t groups = 0;
+  for (const Matrix::Part& part : w.parts) groups += groups_of(part);
   Parallel(groups, args.m * w.n * w.k, [&](int64_t begin, int64_t end) {
-    kernels::Gemm::Args part = args;
-    part.tile_begin = begin * 4;
-    part.tile_end = std::min(end * 4, w.tiles());
-    kernels.gemm->run(part);
+    int64_t first = 0;  // group of the part
+    for (const Matrix::Part& part : w.parts) {
+      const int64_t count = groups_of(part);
+      kernels::Gemm::Args run = args;
+      run.numerics = numerics;
+      run.flags = flags;
+      run.w = &part.packed;
+      if (run.y != nullptr) run.y += part.row;
+      if (run.sums_fixed != nullptr) run.sums_fixed += part.row;
+      if (run.sums_fast != nullptr) run.sums_fast += part.row;
+      run.tile_begin = std::max<int64_t>(begin - first, 0) * 4;
+      run.tile_end = std::min(std::min(end - first, count) * 4, part.packed.tiles());
+      if (run.tile_begin < run.tile_end) kernels.gemm->run(run);
+      first += count;
+    }
   });
 }
 
@@ -26,10 +36,9 @@ void Runtime::MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const
   args.x = x;
   args.x_stride = x_stride;
   args.m = m;
-  args.w = &w;
   args.y = y;
   args.y_stride = y_stride;
-  RunGemm(args);
+  RunGemm(args, w);
 }
 
 void Runtime::AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const {
@@ -52,10 +61,9 @@ void Runtime::MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w,
   args.x_stride = w.k;
   args.x_rows = x_rows;
   args.m = m;
-  args.w = &w;
   args.y = y.data();
   args.y_stride = w.n;
-  RunGemm(args);
+  RunGemm(args, w);
 }
 
 void Runtime::MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows,
@@ -66,13 +74,12 @@ void Runtime::MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, 
   args.x_stride = w.k;
   args.x_rows = rows.x_rows;
   args.m = m;
-  args.w = &w;
   args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
   args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
   args.y_stride = w.n;
   args.y_rows = rows.y_rows;
   args.row_scale = rows.scale;
-  RunGemm(args);
+  RunGemm(args, w);
 }
 
 void Runtime::Norm(std::span<const float> x, const float* weight, std::span<float> y) const {

@@ -113,7 +113,8 @@ struct Runtime {
   }
 
  private:
-  void RunGemm(kernels::Gemm::Args args) const;
+  // Runs `args` with every part of `w`; its outputs are those of row 0.
+  void RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const;
 };
 
 }  // namespace trivet::model

@@ -15,7 +15,9 @@ class Binder {
     const auto it = tensors_.find(name);
     if (it == tensors_.end()) return {};
     const LoadedTensor& tensor = it->second;
-    return {tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()};
+    Matrix matrix{tensor.rows, tensor.cols, {}};
+    for (const LoadedPart& part : tensor.parts) matrix.parts.push_back({tensor.Packed(part), part.row});
+    return matrix;
   }
   const float* AVector(const std::string& name) const {
     const auto it = tensors_.find(name);

@@ -16,19 +16,40 @@
 
 namespace trivet::model {
 
-/// One loaded tensor: packed when its role is a matrix or the embedding, else float32 [rows, cols].
+/// A run of rows of a packed tensor that share one format. Every part has tiles of its own.
+struct LoadedPart {
+  kernels::WeightFormat format = kernels::WeightFormat::kBF16;
+  int64_t row = 0, rows = 0;
+  int64_t phase = 0;   // as in kernels::PackedMatrix
+  int64_t offset = 0;  // of its tiles in the buffer: a multiple of 64
+};
+
+/// One loaded tensor: packed parts when its role is a matrix or the embedding, else float32 [rows, cols].
 struct LoadedTensor {
   plan::Role role = plan::Role::kMatrix;
-  kernels::WeightFormat format = kernels::WeightFormat::kBF16;
   int64_t rows = 0, cols = 0, leaf = 0;
+  std::vector<LoadedPart> parts;
   device::Buffer buffer;
+
+  /// A part as a matrix.
+  kernels::PackedMatrix Packed(const LoadedPart& part) const {
+    return {part.format, part.rows, cols, leaf, buffer.data() + part.offset, part.phase};
+  }
 };
 
 /// Everything a rank loaded, by local name (plan/shard_map.h).
 using LoadedTensors = std::unordered_map<std::string, LoadedTensor>;
 
-/// A matrix that may be absent on this rank (n == 0).
-using Matrix = kernels::PackedMatrix;
+/// A matrix that may be absent on this rank (n == 0), as packed parts one below the other.
+struct Matrix {
+  /// Rows [row, row + packed.n).
+  struct Part {
+    kernels::PackedMatrix packed;
+    int64_t row = 0;
+  };
+  int64_t n = 0, k = 0;
+  std::vector<Part> parts;
+};
 
 /// Weights of an attention layer.
 struct AttentionWeights {

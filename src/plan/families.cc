@@ -353,18 +353,6 @@ Json WithDefaults(const FamilyRow& row, const Json& text) {
   return merged;
 }
 
-Status CheckNotQuantised(const Json& text) {
-  for (const std::string_view key : {"quantization_config", "compression_config"}) {
-    if (!Present(text, key)) continue;
-    const Json* method = Find(*Find(text, key), "quant_method");
-    const bool named = method != nullptr && method->is_string();
-    return UnsupportedKey(
-        key, "a checkpoint that is not quantised",
-        named ? fmt::format("quant_method {}", Quote(method->get<std::string>())) : "one without a name");
-  }
-  return {};
-}
-
 // Upper bound of the parameters, in floating point so that it cannot overflow.
 double Parameters(const Geometry& geometry) {
   const auto real = [](int64_t value) { return static_cast<double>(value); };
@@ -401,7 +389,6 @@ Result<Geometry> ReadGeometry(const FamilyConfig& config) {
   if (type.empty()) return InvalidKey("model_type", fmt::format("one of {}", SupportedTypes()), "none");
   for (const FamilyRow& row : Families()) {
     if (std::find(row.model_types.begin(), row.model_types.end(), type) == row.model_types.end()) continue;
-    TRY(CheckNotQuantised(config.text));
     const Json text = WithDefaults(row, config.text);
     TRY_ASSIGN(Geometry geometry, row.read({text, config.rope}));
     geometry.family = row.name;

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "quant/blocks.h"
+
 namespace trivet::quant {
 namespace {
 
@@ -71,11 +73,12 @@ Status DecodeToFloat(DType dtype, std::span<const std::byte> src, std::span<floa
       return Decode<int64_t, Cast<int64_t>>(src, dst);
     case DType::kU64:
       return Decode<uint64_t, Cast<uint64_t>>(src, dst);
-    case DType::kC64:
-    case DType::kF4:
-    case DType::kF6E2M3:
-    case DType::kF6E3M2:
+    default:
       break;
+  }
+  if (const std::optional<BlockFormat> format = BlockFormatOf(dtype)) {
+    DecodeBlocks(*format, src, dst);
+    return {};
   }
   return MakeError(Code::kUnsupported, fmt::format("dtype {}: expected a real format of whole bytes to decode to F32, "
                                                    "found one that is not; convert the checkpoint",

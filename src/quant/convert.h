@@ -98,9 +98,9 @@ constexpr float FromE8M0(uint8_t bits) {
   return std::bit_cast<float>(bits == 0 ? 0x00400000u : uint32_t{bits} << 23);
 }
 
-/// Decodes elements to float; BOOL gives 0 or 1.
+/// Decodes elements to float; BOOL gives 0 or 1. Of a block format, whole blocks.
 ///   src      dst.size() elements, little-endian, any alignment
-/// Errors:  kUnsupported names a dtype that has no plain decoding (C64 and the sub-byte formats).
+/// Errors:  kUnsupported names a dtype that has no decoding (C64 and safetensors' sub-byte formats).
 Status DecodeToFloat(tensor::DType dtype, std::span<const std::byte> src, std::span<float> dst);
 
 }  // namespace trivet::quant

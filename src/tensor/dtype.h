@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// DType: the element formats a checkpoint can hold, under safetensors' names. Bits and names only; decoding is in
-// quant/.
+// DType: the element formats a checkpoint can hold, under safetensors' names, and GGUF's block formats under GGUF's.
+// Sizes and names only; decoding is in quant/.
 #pragma once
 
 #include <cstdint>
@@ -33,15 +33,33 @@ enum class DType : uint8_t {
   kF4,  // E2M1
   kF6E2M3,
   kF6E3M2,
+  // Blocks of consecutive elements of a row with scales among them; GGUF files hold them.
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ8_0,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kMxfp4,
 };
 
-/// How many formats there are; their enumerators are 0..kDTypeCount-1.
-inline constexpr int kDTypeCount = 22;
+/// How many formats there are; their enumerators are 0..kDTypeCount-1, safetensors' own first.
+inline constexpr int kDTypeCount = 31;
+inline constexpr int kSafetensorsDTypeCount = 22;
 
-/// Bits of one element.
+/// The smallest run of elements that fills whole bytes.
+struct DTypeUnit {
+  int64_t elements = 1;
+  int64_t bytes = 1;
+};
+DTypeUnit UnitOf(DType dtype);
+
+/// Bits of one element; of a block format the share of the block, rounded down.
 int DTypeBits(DType dtype);
 
-/// safetensors' spelling, such as "BF16".
+/// safetensors' or GGUF's spelling, such as "BF16" or "Q4_K".
 const char* DTypeName(DType dtype);
 
 /// The format that safetensors spells `name`, or nothing.

@@ -12,11 +12,17 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr WeightFormat kFormats[] = {WeightFormat::kBF16, WeightFormat::kF32};
 constexpr int64_t kRowCounts[] = {1, 2, 3, 11, 12, 13, 25};
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kLimitOnGrid = int64_t{1} << 50;
+
+// Formats in turn, and for those with blocks a begin inside a block.
+PackedShape Shape(uint64_t number, int64_t n, int64_t k, int64_t leaf) {
+  const WeightFormatRow& format = Formats()[number % Formats().size()];
+  const int64_t phase = format.columns == 2 ? 0 : static_cast<int64_t>(number / 16 * 6) % format.columns;
+  return {format.format, n, k, leaf, phase};
+}
 
 // The values of exact sums of every row of `args`, starting at zero.
 std::vector<int64_t> FixedSums(const KernelRow<Gemm>& row, Gemm::Args args, uint32_t* flags = nullptr) {
@@ -39,7 +45,7 @@ void CompareGemm(RowLog* log) {
     for (const int64_t n : {1, 31, 32, 33, 97, 128, 160}) {
       for (const int64_t k : {1, 2, 15, 17, 127, 128, 129, 301}) {
         for (const int64_t leaf : {16, 32, 64, 128, 256}) {
-          GemmProblem problem({kFormats[random() % 2], n, k, leaf}, m, FormNumber(number++), &random);
+          GemmProblem problem(Shape(random() >> 8, n, k, leaf), m, FormNumber(number++), &random);
           log->Compare<Gemm>(problem.Name(), [&](const KernelRow<Gemm>& row, Outputs* outputs) {
             problem.Run(row, problem.Args(), outputs);
           });
@@ -48,8 +54,9 @@ void CompareGemm(RowLog* log) {
     }
   }
   for (uint64_t form = 0; form < 32; ++form) {
-    for (const WeightFormat format : kFormats) {
-      GemmProblem problem({format, 161, 1031, 128}, form % 2 == 0 ? 1 : 13, FormNumber(form), &random);
+    for (const WeightFormatRow& format : Formats()) {
+      constexpr int64_t kRows[] = {1, 13, 49};
+      GemmProblem problem({format.format, 161, 1031, 128}, kRows[form % 3], FormNumber(form), &random);
       log->Compare<Gemm>(problem.Name(), [&](const KernelRow<Gemm>& row, Outputs* outputs) {
         problem.Run(row, problem.Args(), outputs);
       });
@@ -90,7 +97,7 @@ TEST(Gemm, ARowsBytesDoNotDependOnItsBatch) {
   std::mt19937_64 random(13);
   for (const KernelRow<Gemm>& row : RunnableRowsOf<Gemm>()) {
     for (const int64_t m : kRowCounts) {
-      GemmProblem problem({kFormats[m % 2], 161, 203, 32}, m, {}, &random);
+      GemmProblem problem(Shape(random(), 161, 203, 32), m, {}, &random);
       const Gemm::Args args = problem.Args();
       const std::vector<int64_t> batch = FixedSums(row, args);
       const auto n = static_cast<size_t>(args.w->n);
@@ -168,29 +175,41 @@ TEST(Gemm, AColumnRangeTouchesNothingElse) {
   }
 }
 
+// Columns [begin, end) of a packed matrix as a matrix of its own: whole storage units, as loading cuts them.
+struct Cut {
+  Cut(const PackedMatrix& whole, int64_t begin, int64_t end) {
+    const WeightFormatRow& format = FormatRow(whole.format);
+    const int64_t first = begin / format.columns, units = (end + format.columns - 1) / format.columns - first;
+    storage = Guarded<std::byte>(whole.tiles() * units * format.unit_bytes);
+    for (int64_t tile = 0; tile < whole.tiles(); ++tile) {
+      std::copy_n(whole.data + tile * whole.tile_bytes() + first * format.unit_bytes, units * format.unit_bytes,
+                  storage.data() + tile * units * format.unit_bytes);
+    }
+    matrix = {whole.format, whole.n, end - begin, whole.leaf, storage.data(), begin % format.columns};
+  }
+  Guarded<std::byte> storage{0};
+  PackedMatrix matrix;
+};
+
 // The property that makes rank counts invisible: K cut at leaf borders, each part packed by itself, summed as integers.
 TEST(Gemm, RanksThatHoldPartsOfKSumToTheWhole) {
   std::mt19937_64 random(17);
   constexpr int64_t kN = 45, kM = 5;
   int64_t compared = 0;
   for (const int64_t leaf : {16, 32, 64, 128, 256}) {
-    for (const WeightFormat format : kFormats) {
+    for (const WeightFormatRow& format : Formats()) {
       const int64_t leaves = 9, k = leaves * leaf - 7;
-      GemmProblem problem({format, kN, k, leaf}, kM, {Numerics::kExact, true, false, true, true}, &random);
+      GemmProblem problem({format.format, kN, k, leaf}, kM, {Numerics::kExact, true, false, true, true}, &random);
       for (const KernelRow<Gemm>& row : RunnableRowsOf<Gemm>()) {
         const std::vector<int64_t> whole = FixedSums(row, problem.Args());
         for (int64_t ranks = 2; ranks <= 8; ++ranks) {
           std::vector<int64_t> sum(whole.size(), 0);
           for (int64_t rank = 0; rank < ranks; ++rank) {
             const int64_t begin = leaves * rank / ranks * leaf, end = std::min(leaves * (rank + 1) / ranks * leaf, k);
-            std::vector<float> values;
-            for (int64_t n = 0; n < kN; ++n) {
-              const auto from = problem.weights().values().begin() + n * k;
-              values.insert(values.end(), from + begin, from + end);
-            }
-            const Packed part({format, kN, end - begin, leaf}, std::move(values));
+            if (begin == end) continue;
+            const Cut part(problem.weights().matrix(), begin, end);
             Gemm::Args args = problem.Args();
-            args.w = &part.matrix();
+            args.w = &part.matrix;
             args.x += begin;
             const std::vector<int64_t> sums = FixedSums(row, args);
             for (size_t i = 0; i < sum.size(); ++i) sum[i] += sums[i];
@@ -297,7 +316,7 @@ TEST(Gemm, NonFiniteInputsGiveTheSameBytesOnEveryRow) {
     const int64_t m = kRowCounts[random() % std::size(kRowCounts)];
     GemmForm form = FormNumber(random() % 32);
     form.numerics = Numerics::kExact;
-    GemmProblem problem({kFormats[random() % 2], 70, 67, 16}, m, form, &random);
+    GemmProblem problem(Shape(random(), 70, 67, 16), m, form, &random);
     for (uint64_t i = 0, count = 1 + random() % 40; i < count; ++i) {
       problem.x()[random() % problem.x().size()] = bad[random() % std::size(bad)];
     }

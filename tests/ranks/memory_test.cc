@@ -46,7 +46,7 @@ Measured MeasureLoading(const engine::OpenedModel& model, const plan::Layout& la
   if (child == 0) {
     const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, 1, model.names);
     const int64_t before = PeakBytes();
-    const Result<model::LoadedTensors> tensors = engine::LoadShard(model.checkpoint, map, {}, {});
+    const Result<model::LoadedTensors> tensors = engine::LoadShard(model, map, {}, {});
     measured.growth = PeakBytes() - before;
     if (!tensors.ok() || before < 0) ::_exit(1);
     const int64_t page = ::sysconf(_SC_PAGESIZE);
