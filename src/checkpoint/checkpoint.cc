@@ -78,14 +78,18 @@ Status Checkpoint::AddGguf(const std::string& path) {
       TRY_ASSIGN(first, OpenGguf(files[i]));
       TRY_ASSIGN(const int64_t number, GetInt(first.header.metadata, "split.no", -1, files[i]));
       if (number != static_cast<int64_t>(i)) {
-        return MakeError(Code::kInvalid, fmt::format("{}: expected split.no {}, found {}; fetch the files again, from one "
-                                                     "revision", files[i], i, number));
+        return MakeError(Code::kInvalid,
+                         fmt::format("{}: expected split.no {}, found {}; fetch the files again, from one "
+                                     "revision",
+                                     files[i], i, number));
       }
     }
     for (TensorInfo& info : first.header.tensors) {
       if (!names.insert(info.name).second) {
-        return MakeError(Code::kInvalid, fmt::format("{}: expected every tensor in one file, found \"{}\" again; fetch the "
-                                                     "files again, from one revision", files[i], Quote(info.name)));
+        return MakeError(Code::kInvalid,
+                         fmt::format("{}: expected every tensor in one file, found \"{}\" again; fetch the "
+                                     "files again, from one revision",
+                                     files[i], Quote(info.name)));
       }
       info.file = static_cast<int>(sources_.size());
       tensors_.push_back(std::move(info));
@@ -93,8 +97,10 @@ Status Checkpoint::AddGguf(const std::string& path) {
     sources_.push_back({std::move(first.file), first.file_bytes});
   }
   if (files.size() > 1 && expected >= 0 && expected != static_cast<int64_t>(tensors_.size())) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected {} tensors in the split, found {}; fetch the files again, from "
-                                                 "one revision", path, expected, tensors_.size()));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected {} tensors in the split, found {}; fetch the files again, from "
+                                 "one revision",
+                                 path, expected, tensors_.size()));
   }
   return {};
 }
@@ -107,8 +113,9 @@ Status Checkpoint::Remap(const std::function<std::vector<TensorInfo>(const Tenso
   const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),
                                         [](const TensorInfo& a, const TensorInfo& b) { return a.name == b.name; });
   if (twice == tensors_.end()) return {};
-  return MakeError(Code::kInvalid, fmt::format("{}: expected one tensor that means {}, found two; convert the model again",
-                                               FileName(twice->file), Quote(twice->name)));
+  return MakeError(Code::kInvalid,
+                   fmt::format("{}: expected one tensor that means {}, found two; convert the model again",
+                               FileName(twice->file), Quote(twice->name)));
 }
 
 // Appends the shards of an index, with the tensors that the index assigns to the shard they are in.

@@ -22,8 +22,8 @@ namespace trivet::checkpoint {
 /// process share one and the files are opened once.
 class Checkpoint {
  public:
-  /// Opens a directory that holds model.safetensors or model.safetensors.index.json, one *.safetensors file, or a *.gguf
-  /// file, the first one if it is split.
+  /// Opens a directory that holds model.safetensors or model.safetensors.index.json, one *.safetensors file, or a
+  /// *.gguf file, the first one if it is split.
   ///   notices  one sentence for each thing found that is odd and harmless is appended
   /// Errors:  kNotFound names the missing file, kInvalid the file and its defect, kIo.
   static Result<Checkpoint> Open(const std::string& path, std::vector<std::string>* notices);

@@ -21,8 +21,8 @@ struct TensorInfo {
   int file = 0;                // index into the checkpoint's files
   int64_t offset = 0;          // of its first byte, from the file's start
   int64_t bytes = 0;
-  // Not 0: rows stand in groups of so many, and row 2i + h of a group is row i + h * half of the logical one: rotary pairs
-  // next to each other.
+  // Not 0: rows stand in groups of so many, and row 2i + h of a group is row i + h * half of the logical one: rotary
+  // pairs next to each other.
   int64_t interleaved_rows = 0;
 };
 

@@ -37,9 +37,8 @@ void InspectTensors(const checkpoint::Checkpoint& checkpoint, bool all, Findings
   }
   Json dtypes = Json::object();
   for (const auto& [dtype, sum] : by_dtype) dtypes[dtype] = {{"tensors", sum.first}, {"bytes", sum.second}};
-  findings->facts["tensors"] = {{"count", checkpoint.tensors().size()},
-                                {"bytes", checkpoint.total_bytes()},
-                                {"dtypes", dtypes}};
+  findings->facts["tensors"] = {
+      {"count", checkpoint.tensors().size()}, {"bytes", checkpoint.total_bytes()}, {"dtypes", dtypes}};
   if (all) findings->facts["tensors"]["list"] = list;
 }
 
@@ -52,8 +51,10 @@ void InspectCoverage(const plan::Geometry& geometry, const checkpoint::Checkpoin
     findings->defects.push_back(names.error().message);
     return;
   }
-  for (std::string& defect : engine::TensorDefects(geometry, *names, checkpoint, quant)) findings->defects.push_back(std::move(defect));
-  for (std::string& notice : engine::ExtraTensors(geometry, *names, checkpoint, quant)) findings->notices.push_back(std::move(notice));
+  for (std::string& defect : engine::TensorDefects(geometry, *names, checkpoint, quant))
+    findings->defects.push_back(std::move(defect));
+  for (std::string& notice : engine::ExtraTensors(geometry, *names, checkpoint, quant))
+    findings->notices.push_back(std::move(notice));
 }
 
 void InspectText(const std::string& dir, const plan::Geometry* geometry, Findings* findings) {
@@ -65,8 +66,10 @@ void InspectText(const std::string& dir, const plan::Geometry* geometry, Finding
   const int64_t vocab = prompts->tokenizer().vocab_size();
   findings->facts["tokenizer"] = {{"vocab_size", vocab}, {"chat_template", prompts->has_template()}};
   if (geometry != nullptr && vocab > geometry->vocab) {
-    findings->defects.push_back(fmt::format("tokenizer: expected at most {} ids, as many as the model has, found {}; the "
-                                            "tokenizer belongs to another model", geometry->vocab, vocab));
+    findings->defects.push_back(
+        fmt::format("tokenizer: expected at most {} ids, as many as the model has, found {}; the "
+                    "tokenizer belongs to another model",
+                    geometry->vocab, vocab));
   }
   if (!prompts->has_template()) findings->notices.push_back("no chat template: generate continues plain text only");
 }

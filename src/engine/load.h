@@ -12,8 +12,8 @@
 
 namespace trivet::engine {
 
-/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are all
-/// the memory loading needs besides the shard itself.
+/// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are
+/// all the memory loading needs besides the shard itself.
 inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
 
 /// Called now and then with the bytes read so far and the bytes there are to read.
@@ -26,7 +26,7 @@ using LoadCheck = std::function<Status()>;
 ///   progress, check  may be empty
 /// Ranks:   local.
 /// Errors:  kCapacity, kIo; those of `check`; kInvalid for weights that are not finite.
-Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadProgress& progress,
-                                       const LoadCheck& check);
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map,
+                                       const LoadProgress& progress, const LoadCheck& check);
 
 }  // namespace trivet::engine

@@ -17,15 +17,16 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
   std::error_code ignored;
   if (std::filesystem::is_directory(model, ignored)) return model;
   const bool plain_name = !model.empty() && model.find('/') == std::string::npos && model[0] != '.';
-  for (const std::string& folder : {program_dir + "/models", program_dir + "/../models",
-                                    program_dir + "/../share/trivet/models", source_models}) {
+  for (const std::string& folder :
+       {program_dir + "/models", program_dir + "/../models", program_dir + "/../share/trivet/models", source_models}) {
     const std::string path = folder + "/" + model;
     if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
   }
   if (std::filesystem::exists(model, ignored)) return model;  // a file: opening it says what is wrong with it
   return MakeError(Code::kNotFound,
                    fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
-                               "nothing at \"{}\"; check the path", model));
+                               "nothing at \"{}\"; check the path",
+                               model));
 }
 
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
@@ -87,8 +88,13 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
                                                        defects.size() - 1));
   }
   for (std::string& notice : ExtraTensors(geometry, names, checkpoint, quant)) notices.push_back(std::move(notice));
-  return OpenedModel{name,  std::move(files), std::move(geometry), std::move(checkpoint), std::move(names),
-                     std::move(quant), std::move(notices)};
+  return OpenedModel{name,
+                     std::move(files),
+                     std::move(geometry),
+                     std::move(checkpoint),
+                     std::move(names),
+                     std::move(quant),
+                     std::move(notices)};
 }
 
 }  // namespace trivet::engine

@@ -54,9 +54,9 @@ struct Rope {
 enum class RouterKind {
   kSoftmaxChosen,  // w_i = e_i / sum of the chosen e, e_i = exp(l_i - l_0), in the order chosen; equal to the softmax
                    // over all experts renormalised over the chosen ones
-  kSoftmaxAll,  // w_i = e_i / sum of all e, in ascending order of experts
-  kSigmoid,     // s_i = sigmoid(l_i), chosen by s_i + correction_i; w_i = s_i, over (sum of the chosen + 1e-20) when
-                // renormalised, times scaling
+  kSoftmaxAll,     // w_i = e_i / sum of all e, in ascending order of experts
+  kSigmoid,        // s_i = sigmoid(l_i), chosen by s_i + correction_i; w_i = s_i, over (sum of the chosen + 1e-20) when
+                   // renormalised, times scaling
 };
 
 /// The top_k experts of each token by logit, or by corrected sigmoid (ties: lower expert first), in descending order,

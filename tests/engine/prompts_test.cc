@@ -23,9 +23,7 @@ Prompts Demo() {
   return std::move(prompts).value();
 }
 
-Json Asking(const std::string& question) {
-  return {{"messages", {{{"role", "user"}, {"content", question}}}}};
-}
+Json Asking(const std::string& question) { return {{"messages", {{{"role", "user"}, {"content", question}}}}}; }
 
 TEST(Prompts, RendersByTheTemplate) {
   const Prompts prompts = Demo();

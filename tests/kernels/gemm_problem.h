@@ -74,9 +74,10 @@ class GemmProblem {
   std::string Name() const {
     const PackedMatrix& w = weights_.matrix();
     return "m=" + std::to_string(m_) + " n=" + std::to_string(w.n) + " k=" + std::to_string(w.k) +
-           " leaf=" + std::to_string(w.leaf) + " phase=" + std::to_string(w.phase) + " " + std::string(FormatRow(w.format).name) +
-           (form_.numerics == Numerics::kExact ? " exact" : " fast") + (form_.sums ? " sums" : " y") +
-           (form_.map_x ? " x_rows" : "") + (form_.map_y ? " y_rows" : "") + (form_.scale ? " scale" : "");
+           " leaf=" + std::to_string(w.leaf) + " phase=" + std::to_string(w.phase) + " " +
+           std::string(FormatRow(w.format).name) + (form_.numerics == Numerics::kExact ? " exact" : " fast") +
+           (form_.sums ? " sums" : " y") + (form_.map_x ? " x_rows" : "") + (form_.map_y ? " y_rows" : "") +
+           (form_.scale ? " scale" : "");
   }
 
   const Packed& weights() const { return weights_; }

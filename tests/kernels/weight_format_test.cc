@@ -83,10 +83,12 @@ TEST(WeightFormat, BlocksStayNearTheirStoredSize) {
     const quant::BlockTraits traits = quant::TraitsOf(*blocks);
     EXPECT_EQ(format.columns, traits.columns);
     EXPECT_GE(format.unit_bytes, traits.bytes * kTileRows) << format.name;
-    EXPECT_LE(static_cast<double>(format.unit_bytes), 1.03 * static_cast<double>(traits.bytes * kTileRows)) << format.name;
+    EXPECT_LE(static_cast<double>(format.unit_bytes), 1.03 * static_cast<double>(traits.bytes * kTileRows))
+        << format.name;
   }
   // A cut inside a block keeps the block.
-  EXPECT_EQ((PackedMatrix{WeightFormat::kQ4K, 32, 256, 64, nullptr, 128}.bytes()), 2 * FormatRow(WeightFormat::kQ4K).unit_bytes);
+  EXPECT_EQ((PackedMatrix{WeightFormat::kQ4K, 32, 256, 64, nullptr, 128}.bytes()),
+            2 * FormatRow(WeightFormat::kQ4K).unit_bytes);
 }
 
 TEST(WeightFormat, FormatsKeepTheirDtypesExactly) {
