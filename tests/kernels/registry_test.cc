@@ -16,7 +16,6 @@ using testing::HasSubstr;
 // A family with rows for two made-up targets.
 struct Fake {
   struct Args {};
-  static constexpr std::string_view kName = "fake";
   static std::span<const KernelRow<Fake>> Rows() {
     static constexpr KernelRow<Fake> kRows[] = {
         {"fake/wide2", 1, nullptr}, {"fake/e2", 2, nullptr}, {"fake/ref", 0, nullptr}};
