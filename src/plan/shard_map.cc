@@ -336,7 +336,8 @@ class Builder {
               ? Slice{source + "gate_up_proj", expert * hidden, at, hidden, channels.real, dst, 0, 1, step, true}
               : Slice{source + "gate_up_proj", expert * 2 * width + at, 0, channels.real, hidden, dst, 0, step});
     }
-    Columns columns{source + "down_proj", expert * hidden, channels.begin, channels.real, channels.width, WidthLeaf(width)};
+    Columns columns{source + "down_proj", expert * hidden, channels.begin, channels.real, channels.width,
+                    WidthLeaf(width, geometry_.weight_block)};
     LocalTensor down = FromColumns(local + ".down", hidden, columns);
     if (names_.input_major_experts && channels.real > 0) {
       down.slices = {{columns.source, expert * width + channels.begin, 0, channels.real, hidden, 0, 0, 1, 1, true}};
@@ -365,7 +366,7 @@ class Builder {
     Add(FromSections(local + ".gate_up", Role::kMatrix, geometry_.hidden, sections(".weight")));
     Add(FromColumns(local + ".down", geometry_.hidden,
                     {from + ".down_proj.weight", 0, channels.begin, channels.real, channels.width,
-                     WidthLeaf(mlp.width)}));
+                     WidthLeaf(mlp.width, geometry_.weight_block)}));
     if (!mlp.bias) return;
     AddVector(local + ".gate_up_bias", sections(".bias"));
     if (channels.begin == 0 && channels.real > 0) {
