@@ -3,12 +3,15 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <set>
 
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/stored_weight.h"
+#include "engine/store_weight.h"
+#include "kernels/weight_format.h"
 #include "plan/families.h"
 
 namespace trivet::engine {
@@ -86,6 +89,12 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
                                          ? defects[0]
                                          : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
                                                        defects.size() - 1));
+  }
+  for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
+    if (needed.shape.size() < 2) continue;
+    TRY_ASSIGN(const checkpoint::StoredWeight weight,
+               checkpoint::FindWeight(checkpoint, quant, needed.name, needed.shape));
+    geometry.weight_block = std::max(geometry.weight_block, kernels::FormatRow(FormatOf(weight)).columns);
   }
   for (std::string& notice : ExtraTensors(geometry, names, checkpoint, quant)) notices.push_back(std::move(notice));
   return OpenedModel{name,

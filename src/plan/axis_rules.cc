@@ -84,8 +84,7 @@ WidthShard MakeWidthShard(int64_t width, int64_t leaf, const Share& share) {
   return {begin, share.count * leaf, std::clamp(width - begin, int64_t{0}, share.count * leaf)};
 }
 
-Units WidthUnits(int64_t width, int64_t pad_to) {
-  const int64_t leaf = WidthLeaf(width);
+Units WidthUnits(int64_t width, int64_t leaf, int64_t pad_to) {
   return PadUnits((width + leaf - 1) / leaf, pad_to);
 }
 
@@ -150,8 +149,8 @@ AxisRule DeltaNetAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
 AxisRule ExpertAxis(const Geometry& geometry, int64_t pad_to) {
   const int64_t experts = geometry.moe.experts;
   const int64_t width = geometry.moe.width;
-  const int64_t leaf = WidthLeaf(width);
-  const Units channel_units = WidthUnits(width, pad_to);
+  const int64_t leaf = WidthLeaf(width, geometry.weight_block);
+  const Units channel_units = WidthUnits(width, leaf, pad_to);
   const auto fill_whole = [=](const Share& share, RankShard* shard) {
     shard->experts.slots.clear();
     for (int64_t e = share.begin; e < share.begin + share.count; ++e) {
@@ -184,10 +183,10 @@ AxisRule ExpertAxis(const Geometry& geometry, int64_t pad_to) {
 AxisRule WidthAxis(const Geometry& geometry, const std::string& axis, int64_t width, int64_t pad_to) {
   const bool shared = axis == "shared";
   WidthShard RankShard::*part = shared ? &RankShard::shared : &RankShard::mlp;
-  const int64_t leaf = WidthLeaf(width);
+  const int64_t leaf = WidthLeaf(width, geometry.weight_block);
   AxisRule rule{axis, shared ? &Partials::shared : &Partials::mlp, {}, {}, {}};
   rule.cuts =
-      PlainCuts(fmt::format("{} channels", leaf), WidthUnits(width, pad_to),
+      PlainCuts(fmt::format("{} channels", leaf), WidthUnits(width, leaf, pad_to),
                 [=](const Share& share, RankShard* shard) { shard->*part = MakeWidthShard(width, leaf, share); });
   rule.weight = [&geometry, part](const RankShard& shard) {
     return GatedMlpBytes(geometry, (shard.*part).width, ElementBytes{});

@@ -124,6 +124,7 @@ struct Geometry {
   DeltaNetGeometry delta_net;
   MlpGeometry mlp;
   MoeGeometry moe;
+  int64_t weight_block = 1;  // columns that share scales in the checkpoint's matrices, the most of any
   int64_t mlp_width = 0;  // channels of dense MLPs
 
   /// Whether any layer uses the part.

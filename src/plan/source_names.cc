@@ -168,7 +168,7 @@ int64_t LayerOf(std::string_view name) {
 
 Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bool(const std::string&)>& has) {
   SourceNames names;
-  bool found = false;
+  bool found = false, blocks = false;
   for (const char* prefix : {"", "model.", "language_model.model.", "model.language_model."}) {
     if (!has(std::string(prefix) + "embed_tokens.weight")) continue;
     names.prefix = prefix;
@@ -186,12 +186,13 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
     if (has(layer + "linear_attn.in_proj_qkvz.weight")) names.grouped_delta_net = true;
     if (geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
     names.fused_experts = has(layer + "mlp.experts.gate_up_proj");
+    blocks |= has(layer + "mlp.experts.gate_up_proj_blocks");
     if (has(layer + "mlp.router.weight")) names.router = "router";
     if (has(layer + "mlp.shared_experts.gate_proj.weight")) names.shared_expert = "shared_experts";
   }
   // Biased experts are stored with gate and up alternating, and input-major unless they come in blocks.
   names.alternating_experts = names.fused_experts && geometry.moe.bias;
-  names.input_major_experts = names.alternating_experts;
+  names.input_major_experts = names.alternating_experts && !blocks;
   return names;
 }
 

@@ -104,8 +104,6 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"({"hidden_act": "gelu"})", Code::kUnsupported, "gelu"},
         BadCase{R"({"rope_parameters": {"rope_type": "spiral"}})", Code::kUnsupported, "spiral"},
         BadCase{R"({"output_gate_type": "tanh"})", Code::kUnsupported, "output_gate_type"},
-        BadCase{R"({"quantization_config": {"quant_method": "fp8"}})", Code::kUnsupported, "fp8"},
-        BadCase{R"({"quantization_config": []})", Code::kUnsupported, "quantization_config"},
         BadCase{R"({"hidden_size": 0})", Code::kInvalid, "hidden_size"},
         BadCase{R"({"hidden_size": -4})", Code::kInvalid, "hidden_size"},
         BadCase{R"({"hidden_size": 16777217})", Code::kInvalid, "hidden_size"},

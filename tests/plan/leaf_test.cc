@@ -30,5 +30,13 @@ TEST(Leaf, HeadsAreWholeUpTo256AndThenHalved) {
   EXPECT_EQ(HeadLeaf(576), 144);
 }
 
+TEST(WidthLeaf, IsWholeBlocksWhereTheyDivideTheWidth) {
+  EXPECT_EQ(WidthLeaf(2048, 256), 256);
+  EXPECT_EQ(WidthLeaf(2048, 128), 128);
+  EXPECT_EQ(WidthLeaf(2048, 32), 128);
+  EXPECT_EQ(WidthLeaf(17408 - 128, 256), 128);
+  EXPECT_EQ(WidthLeaf(352, 128), 32);  // no block divides it: cuts part blocks, and both sides keep the scales
+}
+
 }  // namespace
 }  // namespace trivet::plan
