@@ -84,9 +84,7 @@ WidthShard MakeWidthShard(int64_t width, int64_t leaf, const Share& share) {
   return {begin, share.count * leaf, std::clamp(width - begin, int64_t{0}, share.count * leaf)};
 }
 
-Units WidthUnits(int64_t width, int64_t leaf, int64_t pad_to) {
-  return PadUnits((width + leaf - 1) / leaf, pad_to);
-}
+Units WidthUnits(int64_t width, int64_t leaf, int64_t pad_to) { return PadUnits((width + leaf - 1) / leaf, pad_to); }
 
 // uneven, pad and replicate of an axis whose units are all alike.
 std::vector<CutRule> PlainCuts(const std::string& unit, const Units& units,

@@ -94,7 +94,7 @@ struct MoeGeometry {
   int64_t shared_width = 0;  // channels of the shared expert; 0 when there is none
   bool shared_gate = true;   // the shared expert is scaled by a sigmoid gate
   bool bias = false;         // on gate, up and down of routed experts
-  RouterGeometry router;
+  RouterGeometry router = {};
 };
 
 /// What one layer is made of.
@@ -125,7 +125,7 @@ struct Geometry {
   MlpGeometry mlp;
   MoeGeometry moe;
   int64_t weight_block = 1;  // columns that share scales in the checkpoint's matrices, the most of any
-  int64_t mlp_width = 0;  // channels of dense MLPs
+  int64_t mlp_width = 0;     // channels of dense MLPs
 
   /// Whether any layer uses the part.
   bool Uses(Mixer mixer) const;

@@ -10,9 +10,10 @@ namespace trivet::plan {
 inline constexpr int64_t kColumnLeaf = 256;
 
 /// Leaf length along a channel axis of `width` that ranks may cut (expert, shared-expert and MLP widths): the largest
-/// power of two up to 128, or up to `block`, that divides it, so that no leaf is ragged; 16 when none of at least 16 does,
-/// and then the last leaf is filled up with zeros.
-///   block   columns that share scales in the checkpoint's weights, a power of two: where it divides the width, leaves are
+/// power of two up to 128, or up to `block`, that divides it, so that no leaf is ragged; 16 when none of at least 16
+/// does, and then the last leaf is filled up with zeros.
+///   block   columns that share scales in the checkpoint's weights, a power of two: where it divides the width, leaves
+///   are
 ///           whole blocks and no cut parts one
 int64_t WidthLeaf(int64_t width, int64_t block = 1);
 

@@ -223,8 +223,8 @@ class Builder {
       Slice key{source, row, 0, latent.nope_dim, latent.rank, i * HeadRows(latent.rank), 0};
       key.transposed = true;
       keys.slices.push_back(std::move(key));
-      values.slices.push_back({source, row + latent.nope_dim, 0, latent.value_dim, latent.rank,
-                               i * HeadRows(latent.value_dim), 0});
+      values.slices.push_back(
+          {source, row + latent.nope_dim, 0, latent.value_dim, latent.rank, i * HeadRows(latent.value_dim), 0});
     }
     keys.rows = heads.q_heads * HeadRows(latent.rank);
     values.rows = heads.q_heads * HeadRows(latent.value_dim);
@@ -244,8 +244,8 @@ class Builder {
   std::vector<Section> KeyHeads(const GroupPart& part) const {
     const DeltaNetShard& heads = shard_.delta_net;
     if (!names_.grouped_delta_net || part.grouped.empty()) {
-      return {{part.flat, part.flat_offset + heads.k_begin * part.dim, heads.k_real * part.dim,
-               heads.k_heads * part.dim}};
+      return {
+          {part.flat, part.flat_offset + heads.k_begin * part.dim, heads.k_real * part.dim, heads.k_heads * part.dim}};
     }
     std::vector<Section> sections;
     for (int64_t h = 0; h < heads.k_heads; ++h) {
@@ -257,8 +257,8 @@ class Builder {
   std::vector<Section> ValueHeads(const GroupPart& part) const {
     const DeltaNetShard& heads = shard_.delta_net;
     if (!names_.grouped_delta_net || part.grouped.empty()) {
-      return {{part.flat, part.flat_offset + heads.v_begin * part.dim, heads.v_real * part.dim,
-               heads.v_heads * part.dim}};
+      return {
+          {part.flat, part.flat_offset + heads.v_begin * part.dim, heads.v_real * part.dim, heads.v_heads * part.dim}};
     }
     const int64_t ratio = geometry_.delta_net.v_heads / geometry_.delta_net.k_heads;
     std::vector<Section> sections;
@@ -291,9 +291,9 @@ class Builder {
     AddVector(local_ + "gdn.a_log", ValueHeads({source + "A_log", 0, "", 0, 0, 1}));
     AddVector(local_ + "gdn.dt_bias", ValueHeads({source + "dt_bias", 0, "", 0, 0, 1}));
     AddWhole(local_ + "gdn.norm", source + "norm.weight", net.v_dim);
-    Add(FromColumns(local_ + "gdn.out", geometry_.hidden,
-                    {source + "out_proj.weight", 0, heads.v_begin * dv, heads.v_real * dv, heads.v_heads * dv,
-                     HeadLeaf(dv)}));
+    Add(FromColumns(
+        local_ + "gdn.out", geometry_.hidden,
+        {source + "out_proj.weight", 0, heads.v_begin * dv, heads.v_real * dv, heads.v_heads * dv, HeadLeaf(dv)}));
   }
 
   void AddMoe() {
@@ -336,8 +336,8 @@ class Builder {
               ? Slice{source + "gate_up_proj", expert * hidden, at, hidden, channels.real, dst, 0, 1, step, true}
               : Slice{source + "gate_up_proj", expert * 2 * width + at, 0, channels.real, hidden, dst, 0, step});
     }
-    Columns columns{source + "down_proj", expert * hidden, channels.begin, channels.real, channels.width,
-                    WidthLeaf(width, geometry_.weight_block)};
+    Columns columns{source + "down_proj", expert * hidden, channels.begin,
+                    channels.real,        channels.width,  WidthLeaf(width, geometry_.weight_block)};
     LocalTensor down = FromColumns(local + ".down", hidden, columns);
     if (names_.input_major_experts && channels.real > 0) {
       down.slices = {{columns.source, expert * width + channels.begin, 0, channels.real, hidden, 0, 0, 1, 1, true}};

@@ -59,7 +59,7 @@ std::vector<T> Sum(int64_t ranks, int64_t call, int64_t count) {
 
 template <class T>
 bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
 }
 
 // One all-reduce of this rank's part, compared with the sum.

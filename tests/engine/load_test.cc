@@ -32,7 +32,10 @@ std::vector<float> Source(const Checkpoint& checkpoint, const std::string& name)
 float At(const model::LoadedTensor& tensor, int64_t row, int64_t col) {
   if (tensor.role == plan::Role::kVector)
     return tensor.buffer.As<float>()[static_cast<size_t>(row * tensor.cols + col)];
-  return kernels::Element({tensor.format, tensor.rows, tensor.cols, tensor.leaf, tensor.buffer.data()}, row, col);
+  for (const model::LoadedPart& part : tensor.parts) {
+    if (row >= part.row && row < part.row + part.rows) return kernels::Element(tensor.Packed(part), row - part.row, col);
+  }
+  return NAN;
 }
 
 // Every element of a loaded tensor is its source's, and zero where no slice puts one.
@@ -71,7 +74,7 @@ void ExpectEveryShardLoaded(const OpenedModel& model, int64_t ranks) {
       ASSERT_TRUE(layout.ok());
       for (int64_t rank = 0; rank < ranks; ++rank) {
         const plan::ShardMap map = plan::MakeShardMap(model.geometry, *layout, rank, model.names);
-        const Result<model::LoadedTensors> loaded = LoadShard(model.checkpoint, map, {}, {});
+        const Result<model::LoadedTensors> loaded = LoadShard(model, map, {}, {});
         ASSERT_TRUE(loaded.ok()) << loaded.error().message;
         ASSERT_EQ(loaded->size(), map.tensors.size());
         for (const plan::LocalTensor& local : map.tensors)
@@ -97,7 +100,7 @@ TEST(LoadShard, EverySliceIsItsSource) {
 }
 
 // A checkpoint with one tensor "t" [rows, cols] of counted elements.
-Checkpoint OneTensor(const TempDir& dir, DType dtype, int64_t rows, int64_t cols) {
+OpenedModel OneTensor(const TempDir& dir, DType dtype, int64_t rows, int64_t cols) {
   const checkpoint::TensorDecl decl{"t", dtype, {rows, cols}};
   auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), {&decl, 1}, {});
   CHECK(writer.ok());
@@ -112,7 +115,7 @@ Checkpoint OneTensor(const TempDir& dir, DType dtype, int64_t rows, int64_t cols
   std::vector<std::string> notices;
   Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path(), &notices);
   CHECK_MSG(checkpoint.ok(), checkpoint.error().message);
-  return std::move(checkpoint).value();
+  return {"t", {}, {}, std::move(checkpoint).value(), {}, {}, {}};
 }
 
 plan::ShardMap OneSlice(const plan::Slice& slice, int64_t rows, int64_t cols) {
@@ -123,24 +126,24 @@ plan::ShardMap OneSlice(const plan::Slice& slice, int64_t rows, int64_t cols) {
 TEST(LoadShard, PiecesOfEveryShape) {
   const TempDir dir;
   constexpr int64_t kLong = kStagingBytes / 2 + 1000;  // elements of two bytes: more than a buffer
-  const Checkpoint wide = OneTensor(dir, DType::kBF16, 3, kLong);
+  const OpenedModel wide = OneTensor(dir, DType::kBF16, 3, kLong);
   for (const plan::Slice& slice : {plan::Slice{"t", 1, 0, 2, kLong, 0, 0}, plan::Slice{"t", 0, kLong - 10, 3, 10, 1, 2},
                                    plan::Slice{"t", 2, 5, 1, kLong - 5, 0, 3}}) {
     const plan::ShardMap map = OneSlice(slice, slice.dst_row + slice.rows + 1, slice.dst_col + slice.cols + 1);
     const Result<model::LoadedTensors> loaded = LoadShard(wide, map, {}, {});
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
-    ExpectLoaded(wide, map.tensors[0], loaded->at("local"));
+    ExpectLoaded(wide.checkpoint, map.tensors[0], loaded->at("local"));
   }
-  const Checkpoint tall = OneTensor(dir, DType::kBF16, 5000, 40);
+  const OpenedModel tall = OneTensor(dir, DType::kBF16, 5000, 40);
   const plan::ShardMap map = OneSlice({"t", 17, 3, 4900, 2, 5, 1}, 4999, 4);
   const Result<model::LoadedTensors> loaded = LoadShard(tall, map, {}, {});
   ASSERT_TRUE(loaded.ok());
-  ExpectLoaded(tall, map.tensors[0], loaded->at("local"));
+  ExpectLoaded(tall.checkpoint, map.tensors[0], loaded->at("local"));
 }
 
 TEST(LoadShard, AnUnknownDtypeIsNamed) {
   const TempDir dir;
-  const Checkpoint checkpoint = OneTensor(dir, DType::kI8, 2, 4);
+  const OpenedModel checkpoint = OneTensor(dir, DType::kI8, 2, 4);
   const Result<model::LoadedTensors> loaded = LoadShard(checkpoint, OneSlice({"t", 0, 0, 2, 4, 0, 0}, 2, 4), {}, {});
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, Code::kUnsupported);
@@ -153,7 +156,7 @@ TEST(LoadShard, AFileThatShrankIsAnError) {
   ASSERT_TRUE(layout.ok());
   const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
   std::filesystem::resize_file(small.dir().Path("model.safetensors"), 5000);
-  const Result<model::LoadedTensors> loaded = LoadShard(small.model().checkpoint, map, {}, {});
+  const Result<model::LoadedTensors> loaded = LoadShard(small.model(), map, {}, {});
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, Code::kInvalid);
   EXPECT_THAT(loaded.error().message, HasSubstr("model.safetensors"));
@@ -167,7 +170,7 @@ TEST(LoadShard, TheCheckCanEndIt) {
   int checks = 0, progress = 0;
   const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
   const Result<model::LoadedTensors> loaded = LoadShard(
-      small.model().checkpoint, map, [&](int64_t, int64_t) { ++progress; }, check);
+      small.model(), map, [&](int64_t, int64_t) { ++progress; }, check);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().message, "a peer is gone");
   EXPECT_EQ(checks, 3);

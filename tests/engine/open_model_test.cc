@@ -76,7 +76,7 @@ TEST(OpenModel, AGoodModelHasNoNotices) {
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_EQ(opened->name, "changed");
   EXPECT_TRUE(opened->notices.empty());
-  EXPECT_TRUE(TensorDefects(opened->geometry, opened->names, opened->checkpoint).empty());
+  EXPECT_TRUE(TensorDefects(opened->geometry, opened->names, opened->checkpoint, opened->quant).empty());
 }
 
 TEST(OpenModel, AMissingTensorIsNamed) {

@@ -76,7 +76,7 @@ INSTANTIATE_TEST_SUITE_P(Families, FamilyGolden,
                          testing::Values("llama", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "qwen3_5_moe", "gemma3",
                                          "gpt_oss", "deepseek_v3", "llama-mxfp4", "qwen3-fp8", "qwen3_5-fp8",
                                          "qwen3_5-mxfp4"),
-                         [](const auto& info) { 
+                         [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;

@@ -128,8 +128,10 @@ class RankFixture {
       tensor.cols = local.cols;
       tensor.leaf = local.leaf;
       const bool vector = local.role == plan::Role::kVector;
-      const Matrix matrix{tensor.format, local.rows, local.cols, local.leaf, nullptr};
-      const int64_t bytes = vector ? local.rows * local.cols * 4 : matrix.bytes();
+      if (!vector) tensor.parts.push_back({kernels::WeightFormat::kBF16, 0, local.rows, 0, 0});
+      const int64_t bytes =
+          vector ? local.rows * local.cols * 4
+                 : kernels::PackedMatrix{kernels::WeightFormat::kBF16, local.rows, local.cols, local.leaf}.bytes();
       tensor.buffer = std::move(device::Buffer::Make(bytes, local.name)).value();
       for (const plan::Slice& slice : local.slices) {
         if (!options.zeros) Fill(slice, vector, &tensor);
@@ -139,7 +141,7 @@ class RankFixture {
   }
 
   static void Fill(const plan::Slice& slice, bool vector, LoadedTensor* tensor) {
-    const Matrix matrix{tensor->format, tensor->rows, tensor->cols, tensor->leaf, tensor->buffer.data()};
+    const int64_t tile_bytes = vector ? 0 : tensor->Packed(tensor->parts[0]).tile_bytes();
     for (int64_t row = 0; row < slice.rows; ++row) {
       for (int64_t col = 0; col < slice.cols; ++col) {
         const float value =
@@ -151,8 +153,8 @@ class RankFixture {
           continue;
         }
         const uint16_t half = quant::ToBF16(value);
-        std::byte* tile = tensor->buffer.data() + to_row / kernels::kTileRows * matrix.tile_bytes();
-        kernels::FormatRow(tensor->format)
+        std::byte* tile = tensor->buffer.data() + to_row / kernels::kTileRows * tile_bytes;
+        kernels::FormatRow(kernels::WeightFormat::kBF16)
             .store(reinterpret_cast<const std::byte*>(&half), 1, tile, to_row % kernels::kTileRows, to_col);
       }
     }

@@ -45,7 +45,7 @@ TEST(Weights, ATiedHeadIsTheEmbedding) {
   plan::Geometry geometry = SmallGeometry();
   geometry.tied_head = true;
   const RankFixture rank(geometry, MakeLayout(geometry, 1), {});
-  EXPECT_EQ(rank.weights().head.data, rank.weights().embed.data);
+  EXPECT_EQ(rank.weights().head.parts[0].packed.data, rank.weights().embed.parts[0].packed.data);
 }
 
 TEST(Weights, TapsAreTransposed) {
