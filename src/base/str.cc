@@ -10,6 +10,7 @@
 #include <charconv>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 
 namespace trivet {
 
@@ -40,7 +41,22 @@ Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
   return text;
 }
 
-Status WriteTextFile(const std::string& path, std::string_view text) {
+Result<std::string> WritablePath(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);
+  if (status.type() == std::filesystem::file_type::not_found || error) return path;
+  if (status.type() != std::filesystem::file_type::regular) {
+    return MakeError(Code::kUsage,
+                     fmt::format("{}: expected a regular file or nothing to write to, found something else; "
+                                 "choose another path",
+                                 path));
+  }
+  const std::filesystem::path target = std::filesystem::canonical(path, error);
+  return error ? path : target.string();
+}
+
+Status WriteTextFile(const std::string& name, std::string_view text) {
+  TRY_ASSIGN(const std::string path, WritablePath(name));
   const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();

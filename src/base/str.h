@@ -14,6 +14,10 @@ namespace trivet {
 /// The whole file as bytes.  Errors: kNotFound, kIo, kCapacity when longer than `max_bytes`.
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes);
 
+/// Where to write a file that is to be called `path`: the path itself, or what it links to.
+/// Errors:  kUsage when something other than a regular file is there: a device or a folder is never replaced.
+Result<std::string> WritablePath(const std::string& path);
+
 /// Writes a file whole: to a temporary beside it, then renamed.  Errors: kIo.
 Status WriteTextFile(const std::string& path, std::string_view text);
 

@@ -128,6 +128,12 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
 }
 
 Status Execute(BenchFlags flags) {
+  if (flags.tokens < 2) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--tokens: expected at least 2, of which the first ends the prompt, found {}; "
+                                 "choose more",
+                                 flags.tokens));
+  }
   const int64_t needed = flags.prompt + flags.tokens;
   for (const auto& [name, value] : {std::pair{"--prompt-tokens", flags.prompt},
                                     {"--tokens", flags.tokens},

@@ -55,7 +55,9 @@ void GenerateFlags::Add(CLI::App* app) {
   app->add_flag("--raw", raw, "continue the text itself, without the chat template");
   app->add_flag("--chat", chat, "interactive conversation with history");
   app->add_option("--system", system, "system message before the user's");
-  app->add_option("--prompts", prompts, "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch");
+  app->add_option(
+      "--prompts", prompts,
+      "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch; answers come as they end");
   app->add_flag("--json", json, "one JSON line per answer");
   app->add_option("--max-tokens", max_tokens, "tokens to generate at most; 0 is up to the context");
   app->add_option("--temperature", temperature, "0 takes the likeliest token");
@@ -70,7 +72,13 @@ void GenerateFlags::Add(CLI::App* app) {
   app->add_flag("--ignore-eos", ignore_eos, "go on after end tokens");
   app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives");
   app->add_flag("--show-plan", show_plan, "print the layout table first");
-  app->add_option("--compare-ranks", compare_ranks, "afterwards compare all logits with those of this many ranks");
+  CLI::Option* compare =
+      app->add_option("--compare-ranks", compare_ranks, "afterwards compare all logits with those of this many ranks");
+  CLI::Option* chats = app->get_option("--chat");
+  CLI::Option* file = app->get_option("--prompts");
+  chats->excludes(app->get_option("--prompt"), file, app->get_option("--raw"), compare);
+  file->excludes(app->get_option("--prompt"), compare);
+  app->get_option("--raw")->excludes(app->get_option("--system"));
 }
 
 Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const Json& generation_config) {
@@ -101,12 +109,22 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   request.max_tokens = flags.max_tokens;
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
-  TRY(sampling::Validate(params));
+  if (const Status valid = sampling::Validate(params); !valid.ok()) {
+    return MakeError(Code::kUsage, valid.error().message);
+  }
+  if (flags.compare_ranks < 0 || flags.compare_ranks > plan::kMaxRanks) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--compare-ranks: expected 1 to {}, found {}; choose a count in that range",
+                                 plan::kMaxRanks, flags.compare_ranks));
+  }
   return request;
 }
 
 Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engine::Prompts& prompts,
                                           const std::string& text) {
+  if (!IsUtf8(text)) {
+    return MakeError(Code::kInvalid, "prompt: expected UTF-8, found other bytes; convert the text");
+  }
   Result<std::vector<TokenId>> ids =
       flags.raw || !prompts.has_template() ? prompts.EncodeText(text) : prompts.EncodeChat(OneTurn(flags, text));
   if (ids.ok() && ids->empty()) {

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <vector>
 
@@ -31,6 +36,24 @@ int Fail(const trivet::Error& error) {
   return trivet::ExitStatus(error.code);
 }
 
+// A closed standard stream would give its number to the next file that is opened. Standard input becomes empty,
+// standard error goes nowhere, and standard output refuses what is written, so that a lost answer is an error.
+void OpenStandardStreams() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0 || errno != EBADF) continue;
+    if (::open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+  }
+}
+
+// What was printed must have arrived.
+trivet::Status FlushOutput() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return {};
+  return trivet::MakeError(trivet::Code::kIo, std::string("standard output: expected to write, found: ") +
+                                                  (errno == 0 ? "an earlier error" : std::strerror(errno)) +
+                                                  "; the output is incomplete");
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Trivet: one language model on any number of ranks, bit for bit as on one."};
   app.set_version_flag("--version", "trivet " TRIVET_VERSION);
@@ -45,7 +68,11 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) {
+      app.exit(error);
+      const trivet::Status flushed = FlushOutput();
+      return flushed.ok() ? 0 : Fail(flushed.error());
+    }
     return Fail(trivet::MakeError(trivet::Code::kUsage, std::string(error.what()) + "; see trivet --help"));
   }
   for (const auto& [sub, run] : runs) {
@@ -53,12 +80,14 @@ int Main(int argc, char** argv) {
     const trivet::Status status = run();
     if (!status.ok()) return Fail(status.error());
   }
-  return 0;
+  const trivet::Status flushed = FlushOutput();
+  return flushed.ok() ? 0 : Fail(flushed.error());
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  OpenStandardStreams();
   try {
     return Main(argc, argv);
   } catch (const std::bad_alloc&) {

@@ -52,7 +52,7 @@ void EngineFlags::Add(CLI::App* app) {
       ->take_all()
       ->delimiter(',');
   app->add_option("--fault", fault, "plant a fault that the proofs must catch, such as partial-bf16:rank=1");
-  app->add_flag("--strict", strict, "what would be a notice is an error");
+  app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }
 

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <numeric>
 
 #include "base/str.h"
@@ -129,6 +130,32 @@ void PrintLogprobs(const ScoreFlags& flags, const plan::Geometry& geometry, cons
   }
 }
 
+// Refuses to write over what is read, or two outputs to one place.
+Status CheckPaths(const ScoreFlags& flags) {
+  std::error_code ignored;
+  const auto same = [&](const std::string& a, const std::string& b) {
+    return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, ignored));
+  };
+  TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
+  for (const std::string& out : {flags.out, flags.sites}) {
+    const std::string folder = std::filesystem::path(out).parent_path().string();
+    if (!same(out, flags.tokens) && !same(out, dir) && !(same(folder, dir) && std::filesystem::exists(out, ignored))) {
+      continue;
+    }
+    return MakeError(Code::kUsage,
+                     fmt::format("{}: expected a path that is not an input, found one; choose another", out));
+  }
+  if (same(flags.out, flags.sites)) {
+    return MakeError(Code::kUsage, fmt::format("{}: expected different files for --out and --sites, found the same; "
+                                               "choose another",
+                                               flags.out));
+  }
+  for (const std::string& out : {flags.out, flags.sites}) {
+    if (!out.empty()) TRY(WritablePath(out));
+  }
+  return {};
+}
+
 Status Execute(const ScoreFlags& flags) {
   if (flags.out.empty() && !flags.logprobs && !flags.perplexity && flags.sites.empty()) {
     return MakeError(Code::kUsage,
@@ -141,6 +168,7 @@ Status Execute(const ScoreFlags& flags) {
                      "position; leave one out");
   }
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
+  TRY(CheckPaths(flags));
   TRY_ASSIGN(const Sequences sequences, ReadSequences(flags));
   options.sites = !flags.sites.empty();
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));

@@ -20,6 +20,10 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
 Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
                                               const LoadProgress& progress) {
   TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
+  if (options.fault.kind != comm::FaultKind::kNone && (options.fault.rank < 0 || options.fault.rank >= layout.ranks)) {
+    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
+                                               layout.ranks - 1, options.fault.rank));
+  }
   RankOptions rank_options;
   TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
   TRY_ASSIGN(rank_options.kernels, kernels::SelectKernels(options.kernels));

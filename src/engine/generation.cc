@@ -29,7 +29,7 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   if (prompt >= context) {
     return MakeError(Code::kCapacity,
                      fmt::format("prompt: expected at most {} tokens, so that one more fits the context of "
-                                 "{}, found {}; shorten it or raise --max-model-len",
+                                 "{}, found {}; shorten it, or raise --max-model-len or --kv-tokens",
                                  context - 1, context, prompt));
   }
   if (request.max_tokens <= 0 || request.max_tokens > context - prompt) request.max_tokens = context - prompt;
@@ -53,9 +53,8 @@ Result<TokenId> Generator::Take(Active* active, std::span<const float> logits, c
   const auto position = static_cast<int64_t>(generation.prompt.size() + generation.tokens.size());
   sampling::SamplingParams params = active->request.sampling;
   if (!active->request.logprobs) params.logprobs = -1;
-  // A request is told apart by its place in the batch of one run, so the same file gives the same texts.
-  TRY_ASSIGN(sampling::SampleResult result,
-             sampling::Sample(logits, params, active->history, static_cast<uint64_t>(generation.index), position));
+  // Seed and position alone: a text does not depend on its place in a batch.
+  TRY_ASSIGN(sampling::SampleResult result, sampling::Sample(logits, params, active->history, 0, position));
   const TokenId token = result.token;
   active->history.AddOutput(token);
   generation.tokens.push_back(token);

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/str.h"
+
 namespace trivet::io {
 namespace {
 
@@ -83,14 +85,15 @@ Status File::ReadAt(int64_t offset, std::span<std::byte> dst) const {
   return {};
 }
 
-Result<FileWriter> FileWriter::Create(const std::string& path) {
+Result<FileWriter> FileWriter::Create(const std::string& name) {
+  TRY_ASSIGN(std::string path, WritablePath(name));
   std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) {
     return MakeError(Code::kIo, fmt::format("{}: expected to create the file, found: {}; check the path", path,
                                             std::strerror(errno)));
   }
-  return FileWriter(path, std::move(temporary), fd);
+  return FileWriter(std::move(path), std::move(temporary), fd);
 }
 
 FileWriter::FileWriter(FileWriter&& other) noexcept

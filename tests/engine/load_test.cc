@@ -33,7 +33,8 @@ float At(const model::LoadedTensor& tensor, int64_t row, int64_t col) {
   if (tensor.role == plan::Role::kVector)
     return tensor.buffer.As<float>()[static_cast<size_t>(row * tensor.cols + col)];
   for (const model::LoadedPart& part : tensor.parts) {
-    if (row >= part.row && row < part.row + part.rows) return kernels::Element(tensor.Packed(part), row - part.row, col);
+    if (row >= part.row && row < part.row + part.rows)
+      return kernels::Element(tensor.Packed(part), row - part.row, col);
   }
   return NAN;
 }
