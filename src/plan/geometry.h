@@ -94,7 +94,7 @@ struct MoeGeometry {
   int64_t shared_width = 0;  // channels of the shared expert; 0 when there is none
   bool shared_gate = true;   // the shared expert is scaled by a sigmoid gate
   bool bias = false;         // on gate, up and down of routed experts
-  RouterGeometry router;
+  RouterGeometry router = {};
 };
 
 /// What one layer is made of.
