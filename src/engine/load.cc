@@ -261,13 +261,25 @@ Result<model::LoadedTensor> Allocate(const plan::LocalTensor& local, const Weigh
   return tensor;
 }
 
-// How the checkpoint stores every weight the model needs.
-Result<Weights> FindWeights(const OpenedModel& model) {
+// How the checkpoint stores every weight that `map` takes from. A packed one has its logical shape from the geometry,
+// one the geometry does not know its own.
+Result<Weights> FindWeights(const OpenedModel& model, const plan::ShardMap& map) {
+  std::unordered_map<std::string, std::vector<int64_t>> shapes;
+  for (plan::SourceTensor& needed : plan::RequiredTensors(model.geometry, model.names)) {
+    shapes.emplace(std::move(needed.name), std::move(needed.shape));
+  }
   Weights weights;
-  for (const plan::SourceTensor& needed : plan::RequiredTensors(model.geometry, model.names)) {
-    TRY_ASSIGN(checkpoint::StoredWeight weight,
-               checkpoint::FindWeight(model.checkpoint, model.quant, needed.name, needed.shape));
-    weights.emplace(needed.name, weight);
+  for (const plan::LocalTensor& local : map.tensors) {
+    for (const plan::Slice& slice : local.slices) {
+      if (weights.contains(slice.source)) continue;
+      const checkpoint::TensorInfo* info = model.checkpoint.Find(slice.source);
+      const auto known = shapes.find(slice.source);
+      CHECK(known != shapes.end() || info != nullptr);
+      TRY_ASSIGN(checkpoint::StoredWeight weight,
+                 checkpoint::FindWeight(model.checkpoint, model.quant, slice.source,
+                                        known != shapes.end() ? known->second : info->shape));
+      weights.emplace(slice.source, weight);
+    }
   }
   return weights;
 }
@@ -284,7 +296,7 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
 
 Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map,
                                        const LoadProgress& progress, const LoadCheck& check) {
-  TRY_ASSIGN(const Weights weights, FindWeights(model));
+  TRY_ASSIGN(const Weights weights, FindWeights(model, map));
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;
   int64_t total = 0, done = 0;

@@ -168,7 +168,7 @@ int64_t LayerOf(std::string_view name) {
 
 Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bool(const std::string&)>& has) {
   SourceNames names;
-  bool found = false, blocks = false;
+  bool found = false, fused = false, blocks = false;
   for (const char* prefix : {"", "model.", "language_model.model.", "model.language_model."}) {
     if (!has(std::string(prefix) + "embed_tokens.weight")) continue;
     names.prefix = prefix;
@@ -185,11 +185,12 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
     const std::string layer = fmt::format("{}layers.{}.", names.prefix, i);
     if (has(layer + "linear_attn.in_proj_qkvz.weight")) names.grouped_delta_net = true;
     if (geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
-    names.fused_experts = has(layer + "mlp.experts.gate_up_proj");
+    fused |= has(layer + "mlp.experts.gate_up_proj");
     blocks |= has(layer + "mlp.experts.gate_up_proj_blocks");
     if (has(layer + "mlp.router.weight")) names.router = "router";
     if (has(layer + "mlp.shared_experts.gate_proj.weight")) names.shared_expert = "shared_experts";
   }
+  names.fused_experts = fused || blocks;
   // Biased experts are stored with gate and up alternating, and input-major unless they come in blocks.
   names.alternating_experts = names.fused_experts && geometry.moe.bias;
   names.input_major_experts = names.alternating_experts && !blocks;

@@ -87,7 +87,7 @@ std::vector<Malformed> MalformedRanges() {
       {"13BytesLeft", file("{" + U8("t", "[4]", 0, 4) + "}", "aaaab"), "end with the last tensor"},
       {"14ElementsOverflow", file("{" + U8("t", "[4294967296,4294967296]", 0, 4) + "}", "aaaa"), "element count fits"},
       {"15BitsOverflow", file("{" + U8("t", "[4611686018427387904]", 0, 4) + "}", "aaaa"), "size in bits that fits"},
-      {"16PartOfAByte", entry(R"("dtype":"F4","shape":[7],)" + offsets), "whole number of bytes, found 28 bits"},
+      {"16PartOfAByte", entry(R"("dtype":"F4","shape":[7],)" + offsets), "whole number of bytes, found 7 elements of F4"},
       {"17WrongLength", file("{" + U8("t", "[3]", 0, 4) + "}", "aaaa"), "3 bytes for [3] of U8, found 4 between"},
       {"18DataWithoutTensors", file("{}", "aaaa"), "the header names no tensor, found 4 bytes"},
       {"19NulInName", file("{" + U8("a\\u0000b", "[4]", 0, 4) + "}", "aaaa"), "name without NUL characters"},

@@ -28,7 +28,7 @@ TEST(TensorBytes, RefusesWhatDoesNotFit) {
   EXPECT_THAT(message(DType::kU8, Shape(17, 1)), HasSubstr("the tensor: expected at most 16 dimensions, found 17"));
   EXPECT_THAT(message(DType::kU8, {int64_t{1} << 32, int64_t{1} << 31}), HasSubstr("element count fits 63 bits"));
   EXPECT_THAT(message(DType::kU8, {int64_t{1} << 61}), HasSubstr("size in bits that fits 63 bits"));
-  EXPECT_THAT(message(DType::kF4, {3}), HasSubstr("whole number of bytes, found 12 bits"));
+  EXPECT_THAT(message(DType::kF4, {3}), HasSubstr("whole number of bytes, found 3 elements of F4"));
 }
 
 TEST(ShapeText, ListsExtents) {

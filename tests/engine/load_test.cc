@@ -15,6 +15,7 @@ namespace trivet::engine {
 namespace {
 
 using checkpoint::Checkpoint;
+using checkpoint::TensorDecl;
 using tensor::DType;
 using testing::HasSubstr;
 
@@ -36,7 +37,8 @@ float At(const model::LoadedTensor& tensor, int64_t row, int64_t col) {
     if (row >= part.row && row < part.row + part.rows)
       return kernels::Element(tensor.Packed(part), row - part.row, col);
   }
-  return NAN;
+  CHECK_MSG(false, "a row in no part");
+  return 0;
 }
 
 // Every element of a loaded tensor is its source's, and zero where no slice puts one.
@@ -100,23 +102,31 @@ TEST(LoadShard, EverySliceIsItsSource) {
   }
 }
 
-// A checkpoint with one tensor "t" [rows, cols] of counted elements.
-OpenedModel OneTensor(const TempDir& dir, DType dtype, int64_t rows, int64_t cols) {
-  const checkpoint::TensorDecl decl{"t", dtype, {rows, cols}};
-  auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), {&decl, 1}, {});
+constexpr const char* kTable = "model.embed_tokens.weight";
+
+// A model without layers, whose table [rows, cols] has counted elements.
+OpenedModel OneTable(const TempDir& dir, DType dtype, int64_t rows, int64_t cols) {
+  const int64_t bytes = tensor::DTypeBits(dtype) / 8;
+  const std::vector<TensorDecl> tensors = {{kTable, dtype, {rows, cols}}, {"model.norm.weight", DType::kF32, {cols}}};
+  auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), tensors, {});
   CHECK(writer.ok());
   std::vector<uint16_t> row(static_cast<size_t>(cols));
   for (int64_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < row.size(); ++j)
       row[j] = static_cast<uint16_t>((static_cast<size_t>(i) * 7919 + j) % 0x7F00);
-    const auto bytes = std::as_bytes(std::span(row));
-    CHECK(writer->Append(bytes.first(static_cast<size_t>(cols * tensor::DTypeBits(dtype) / 8))).ok());
+    CHECK(writer->Append(std::as_bytes(std::span(row)).first(static_cast<size_t>(cols * bytes))).ok());
   }
+  CHECK(writer->Append(std::vector<std::byte>(static_cast<size_t>(cols * 4))).ok());
   CHECK(writer->Finish().ok());
-  std::vector<std::string> notices;
-  Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path(), &notices);
+  OpenedModel model;
+  Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path(), &model.notices);
   CHECK_MSG(checkpoint.ok(), checkpoint.error().message);
-  return {"t", {}, {}, std::move(checkpoint).value(), {}, {}, {}};
+  model.checkpoint = std::move(checkpoint).value();
+  model.geometry.hidden = cols;
+  model.geometry.vocab = rows;
+  model.geometry.tied_head = true;
+  model.names.prefix = "model.";
+  return model;
 }
 
 plan::ShardMap OneSlice(const plan::Slice& slice, int64_t rows, int64_t cols) {
@@ -127,16 +137,17 @@ plan::ShardMap OneSlice(const plan::Slice& slice, int64_t rows, int64_t cols) {
 TEST(LoadShard, PiecesOfEveryShape) {
   const TempDir dir;
   constexpr int64_t kLong = kStagingBytes / 2 + 1000;  // elements of two bytes: more than a buffer
-  const OpenedModel wide = OneTensor(dir, DType::kBF16, 3, kLong);
-  for (const plan::Slice& slice : {plan::Slice{"t", 1, 0, 2, kLong, 0, 0}, plan::Slice{"t", 0, kLong - 10, 3, 10, 1, 2},
-                                   plan::Slice{"t", 2, 5, 1, kLong - 5, 0, 3}}) {
+  const OpenedModel wide = OneTable(dir, DType::kBF16, 3, kLong);
+  for (const plan::Slice& slice :
+       {plan::Slice{kTable, 1, 0, 2, kLong, 0, 0}, plan::Slice{kTable, 0, kLong - 10, 3, 10, 1, 2},
+        plan::Slice{kTable, 2, 5, 1, kLong - 5, 0, 3}}) {
     const plan::ShardMap map = OneSlice(slice, slice.dst_row + slice.rows + 1, slice.dst_col + slice.cols + 1);
     const Result<model::LoadedTensors> loaded = LoadShard(wide, map, {}, {});
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ExpectLoaded(wide.checkpoint, map.tensors[0], loaded->at("local"));
   }
-  const OpenedModel tall = OneTensor(dir, DType::kBF16, 5000, 40);
-  const plan::ShardMap map = OneSlice({"t", 17, 3, 4900, 2, 5, 1}, 4999, 4);
+  const OpenedModel tall = OneTable(dir, DType::kBF16, 5000, 40);
+  const plan::ShardMap map = OneSlice({kTable, 17, 3, 4900, 2, 5, 1}, 4999, 4);
   const Result<model::LoadedTensors> loaded = LoadShard(tall, map, {}, {});
   ASSERT_TRUE(loaded.ok());
   ExpectLoaded(tall.checkpoint, map.tensors[0], loaded->at("local"));
@@ -144,11 +155,12 @@ TEST(LoadShard, PiecesOfEveryShape) {
 
 TEST(LoadShard, AnUnknownDtypeIsNamed) {
   const TempDir dir;
-  const OpenedModel checkpoint = OneTensor(dir, DType::kI8, 2, 4);
-  const Result<model::LoadedTensors> loaded = LoadShard(checkpoint, OneSlice({"t", 0, 0, 2, 4, 0, 0}, 2, 4), {}, {});
+  const OpenedModel model = OneTable(dir, DType::kI8, 2, 4);
+  const Result<model::LoadedTensors> loaded = LoadShard(model, OneSlice({kTable, 0, 0, 2, 4, 0, 0}, 2, 4), {}, {});
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, Code::kUnsupported);
-  EXPECT_THAT(loaded.error().message, HasSubstr("t: expected BF16, F16 or F32, found I8"));
+  EXPECT_THAT(loaded.error().message, HasSubstr(kTable));
+  EXPECT_THAT(loaded.error().message, HasSubstr("I8"));
 }
 
 TEST(LoadShard, AFileThatShrankIsAnError) {

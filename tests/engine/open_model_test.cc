@@ -101,12 +101,12 @@ TEST(OpenModel, AWrongShapeIsShown) {
 
 TEST(OpenModel, ADtypeThatCannotBeLoadedIsShown) {
   const ChangedModel model([](std::vector<TensorDecl>* tensors) {
-    Find(tensors, "model.layers.3.self_attn.k_proj.weight")->dtype = DType::kF8E4M3;
+    Find(tensors, "model.layers.3.self_attn.k_proj.weight")->dtype = DType::kI8;
   });
   const Result<OpenedModel> opened = model.Open();
   ASSERT_FALSE(opened.ok());
-  EXPECT_THAT(opened.error().message,
-              StartsWith("model.layers.3.self_attn.k_proj.weight: expected BF16, F16 or F32, found F8_E4M3 in "));
+  EXPECT_THAT(opened.error().message, StartsWith("model.layers.3.self_attn.k_proj.weight: expected "));
+  EXPECT_THAT(opened.error().message, HasSubstr("I8"));
 }
 
 TEST(OpenModel, SeveralDefectsAreCounted) {
