@@ -70,8 +70,7 @@ TEST(JinjaEval, MacrosOutliveTheScopeThatDefinesThem) {
 
 TEST(JinjaEval, Limits) {
   EXPECT_THAT(Render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}"), HasSubstr("levels of calls"));
-  EXPECT_THAT(Render("{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}"),
-              HasSubstr("steps"));
+  EXPECT_THAT(Render("{% for a in range(100000) %}{% set x = range(100000)|list %}{% endfor %}"), HasSubstr("steps"));
   EXPECT_THAT(Render("{% set ns = namespace(x=[]) %}{% for i in range(1000) %}{% set ns.x = [ns.x] %}{% endfor %}"),
               HasSubstr("nested"));
   EXPECT_THAT(
