@@ -31,7 +31,8 @@ Error Refuse(std::string_view what, std::string_view expected, std::string_view 
 }
 
 Error Unsupported(std::string_view what, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: expected {}, found {}; convert the file", what, expected, found));
+  return MakeError(Code::kUnsupported,
+                   fmt::format("{}: expected {}, found {}; convert the file", what, expected, found));
 }
 
 // Value types of metadata.
@@ -49,44 +50,26 @@ struct GgmlType {
   std::optional<tensor::DType> dtype;
 };
 
-constexpr std::array<GgmlType, 38> kGgmlTypes = {{{0, "F32", tensor::DType::kF32},
-                                                  {1, "F16", tensor::DType::kF16},
-                                                  {2, "Q4_0", tensor::DType::kQ4_0},
-                                                  {3, "Q4_1", tensor::DType::kQ4_1},
-                                                  {6, "Q5_0", tensor::DType::kQ5_0},
-                                                  {7, "Q5_1", tensor::DType::kQ5_1},
-                                                  {8, "Q8_0", tensor::DType::kQ8_0},
-                                                  {9, "Q8_1", std::nullopt},
-                                                  {10, "Q2_K", std::nullopt},
-                                                  {11, "Q3_K", std::nullopt},
-                                                  {12, "Q4_K", tensor::DType::kQ4K},
-                                                  {13, "Q5_K", tensor::DType::kQ5K},
-                                                  {14, "Q6_K", tensor::DType::kQ6K},
-                                                  {15, "Q8_K", std::nullopt},
-                                                  {16, "IQ2_XXS", std::nullopt},
-                                                  {17, "IQ2_XS", std::nullopt},
-                                                  {18, "IQ3_XXS", std::nullopt},
-                                                  {19, "IQ1_S", std::nullopt},
-                                                  {20, "IQ4_NL", std::nullopt},
-                                                  {21, "IQ3_S", std::nullopt},
-                                                  {22, "IQ2_S", std::nullopt},
-                                                  {23, "IQ4_XS", std::nullopt},
-                                                  {24, "I8", tensor::DType::kI8},
-                                                  {25, "I16", tensor::DType::kI16},
-                                                  {26, "I32", tensor::DType::kI32},
-                                                  {27, "I64", tensor::DType::kI64},
-                                                  {28, "F64", tensor::DType::kF64},
-                                                  {29, "IQ1_M", std::nullopt},
-                                                  {30, "BF16", tensor::DType::kBF16},
-                                                  {34, "TQ1_0", std::nullopt},
-                                                  {35, "TQ2_0", std::nullopt},
-                                                  {39, "MXFP4", tensor::DType::kMxfp4},
-                                                  {4, "Q4_2", std::nullopt},
-                                                  {5, "Q4_3", std::nullopt},
-                                                  {31, "Q4_0_4_4", std::nullopt},
-                                                  {32, "Q4_0_4_8", std::nullopt},
-                                                  {33, "Q4_0_8_8", std::nullopt},
-                                                  {40, "NVFP4", std::nullopt}}};
+constexpr std::array<GgmlType, 38> kGgmlTypes = {
+    {{0, "F32", tensor::DType::kF32},    {1, "F16", tensor::DType::kF16},
+     {2, "Q4_0", tensor::DType::kQ4_0},  {3, "Q4_1", tensor::DType::kQ4_1},
+     {6, "Q5_0", tensor::DType::kQ5_0},  {7, "Q5_1", tensor::DType::kQ5_1},
+     {8, "Q8_0", tensor::DType::kQ8_0},  {9, "Q8_1", std::nullopt},
+     {10, "Q2_K", std::nullopt},         {11, "Q3_K", std::nullopt},
+     {12, "Q4_K", tensor::DType::kQ4K},  {13, "Q5_K", tensor::DType::kQ5K},
+     {14, "Q6_K", tensor::DType::kQ6K},  {15, "Q8_K", std::nullopt},
+     {16, "IQ2_XXS", std::nullopt},      {17, "IQ2_XS", std::nullopt},
+     {18, "IQ3_XXS", std::nullopt},      {19, "IQ1_S", std::nullopt},
+     {20, "IQ4_NL", std::nullopt},       {21, "IQ3_S", std::nullopt},
+     {22, "IQ2_S", std::nullopt},        {23, "IQ4_XS", std::nullopt},
+     {24, "I8", tensor::DType::kI8},     {25, "I16", tensor::DType::kI16},
+     {26, "I32", tensor::DType::kI32},   {27, "I64", tensor::DType::kI64},
+     {28, "F64", tensor::DType::kF64},   {29, "IQ1_M", std::nullopt},
+     {30, "BF16", tensor::DType::kBF16}, {34, "TQ1_0", std::nullopt},
+     {35, "TQ2_0", std::nullopt},        {39, "MXFP4", tensor::DType::kMxfp4},
+     {4, "Q4_2", std::nullopt},          {5, "Q4_3", std::nullopt},
+     {31, "Q4_0_4_4", std::nullopt},     {32, "Q4_0_4_8", std::nullopt},
+     {33, "Q4_0_8_8", std::nullopt},     {40, "NVFP4", std::nullopt}}};
 
 // Reads forward through a buffer. Every read says how many bytes it needs and fails where the file ends.
 class Cursor {
@@ -226,7 +209,8 @@ Status ReadMetadata(Cursor* cursor, int64_t count, Json* metadata) {
     }
     TRY_ASSIGN(const uint32_t type, cursor->Number<uint32_t>());
     if (type >= kTypeCount) {
-      return Refuse(fmt::format("{}: \"{}\"", cursor->what(), Quote(key)), "a known value type", fmt::format("{}", type));
+      return Refuse(fmt::format("{}: \"{}\"", cursor->what(), Quote(key)), "a known value type",
+                    fmt::format("{}", type));
     }
     TRY_ASSIGN(Json value, type == kArray ? Array(cursor, 1, &elements) : Scalar(cursor, type, true));
     metadata->get_ref<Json::object_t&>().emplace_back(std::move(key), std::move(value));
@@ -243,14 +227,16 @@ Result<TensorInfo> ReadTensor(Cursor* cursor) {
     return Refuse(what, "a name in UTF-8 without NUL characters", "another");
   }
   TRY_ASSIGN(const uint32_t dims, cursor->Number<uint32_t>());
-  if (dims < 1 || dims > kMaxDims) return Refuse(what, fmt::format("1 to {} dimensions", kMaxDims), fmt::format("{}", dims));
+  if (dims < 1 || dims > kMaxDims)
+    return Refuse(what, fmt::format("1 to {} dimensions", kMaxDims), fmt::format("{}", dims));
   for (uint32_t i = 0; i < dims; ++i) {
     TRY_ASSIGN(const uint64_t extent, cursor->Number<uint64_t>());
     if (extent > static_cast<uint64_t>(INT64_MAX)) return Refuse(what, "extents below 2^63", fmt::format("{}", extent));
     info.shape.insert(info.shape.begin(), static_cast<int64_t>(extent));
   }
   TRY_ASSIGN(const uint32_t id, cursor->Number<uint32_t>());
-  const auto type = std::find_if(kGgmlTypes.begin(), kGgmlTypes.end(), [&](const GgmlType& row) { return row.id == id; });
+  const auto type =
+      std::find_if(kGgmlTypes.begin(), kGgmlTypes.end(), [&](const GgmlType& row) { return row.id == id; });
   if (type == kGgmlTypes.end()) return Refuse(what, "a known tensor type", fmt::format("{}", id));
   if (!type->dtype.has_value()) {
     return Unsupported(what, "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K, Q6_K or MXFP4", type->name);
@@ -299,9 +285,10 @@ Status CheckTensors(const GgufHeader& header, int64_t alignment, int64_t data_by
   });
   for (size_t i = 1; i < sorted.size(); ++i) {
     if (sorted[i]->offset < sorted[i - 1]->offset + sorted[i - 1]->bytes) {
-      return Refuse(fmt::format("{}: tensor \"{}\"", file, Quote(sorted[i]->name)),
-                    fmt::format("data from {} on, where the tensor before ends", sorted[i - 1]->offset + sorted[i - 1]->bytes),
-                    fmt::format("an overlap at {}", sorted[i]->offset));
+      return Refuse(
+          fmt::format("{}: tensor \"{}\"", file, Quote(sorted[i]->name)),
+          fmt::format("data from {} on, where the tensor before ends", sorted[i - 1]->offset + sorted[i - 1]->bytes),
+          fmt::format("an overlap at {}", sorted[i]->offset));
     }
   }
   return {};
@@ -334,8 +321,9 @@ Result<GgufHeader> ParseGguf(const ByteSource& source, int64_t file_bytes, std::
 Result<GgufFile> OpenGguf(const std::string& path) {
   TRY_ASSIGN(io::File file, io::File::Open(path));
   TRY_ASSIGN(const int64_t file_bytes, file.Size());
-  TRY_ASSIGN(GgufHeader header,
-             ParseGguf([&](int64_t offset, std::span<std::byte> dst) { return file.ReadAt(offset, dst); }, file_bytes, path));
+  TRY_ASSIGN(
+      GgufHeader header,
+      ParseGguf([&](int64_t offset, std::span<std::byte> dst) { return file.ReadAt(offset, dst); }, file_bytes, path));
   return GgufFile{std::move(file), file_bytes, std::move(header)};
 }
 
@@ -346,8 +334,10 @@ Result<std::vector<std::string>> GgufSplitFiles(const std::string& path, const G
   if (count > 99999) return Refuse(path, "a split of at most 99999 files", fmt::format("{}", count));
   const std::string suffix = fmt::format("-00001-of-{:05}.gguf", count);
   if (number != 0 || !path.ends_with(suffix)) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected the first file of the split, named ...{}, found file {} of {}; "
-                                                 "give the first file", path, suffix, number + 1, count));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected the first file of the split, named ...{}, found file {} of {}; "
+                                 "give the first file",
+                                 path, suffix, number + 1, count));
   }
   std::vector<std::string> files;
   const std::string stem = path.substr(0, path.size() - suffix.size());

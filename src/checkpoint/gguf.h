@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The header of a GGUF file: metadata and tensor infos. Every count and length is checked against what the file can hold
-// before memory is asked for.
+// The header of a GGUF file: metadata and tensor infos. Every count and length is checked against what the file can
+// hold before memory is asked for.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,9 @@
 
 namespace trivet::checkpoint {
 
-/// What a header says. Metadata values are integers, floats, booleans, strings and (nested) arrays of them; strings inside
-/// arrays may be any bytes. `tensors` are in file order with row-major shapes, slowest extent first, and file = 0.
+/// What a header says. Metadata values are integers, floats, booleans, strings and (nested) arrays of them; strings
+/// inside arrays may be any bytes. `tensors` are in file order with row-major shapes, slowest extent first, and file =
+/// 0.
 struct GgufHeader {
   Json metadata = Json::object();
   std::vector<TensorInfo> tensors;
@@ -31,7 +32,8 @@ using ByteSource = std::function<Status(int64_t offset, std::span<std::byte> dst
 /// Parses a header.
 ///   source      reads the file, which has file_bytes bytes; never asked beyond them
 ///   what        the file's name for messages
-/// Errors:  kInvalid, with a message of its own for each defect; kUnsupported names a tensor whose type is not supported, a
+/// Errors:  kInvalid, with a message of its own for each defect; kUnsupported names a tensor whose type is not
+/// supported, a
 ///          big-endian file or an old version; those of `source`.
 Result<GgufHeader> ParseGguf(const ByteSource& source, int64_t file_bytes, std::string_view what);
 

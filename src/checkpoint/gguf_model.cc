@@ -64,8 +64,8 @@ constexpr std::array<KeyPair, 3> kStacks = {
     {{"ffn_gate_exps", "gate_proj"}, {"ffn_up_exps", "up_proj"}, {"ffn_down_exps", "down_proj"}}};
 
 Error Unsupported(std::string_view what, std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", what, key,
-                                                   expected, Quote(found)));
+  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", what,
+                                                   key, expected, Quote(found)));
 }
 
 std::string_view Renamed(std::span<const KeyPair> pairs, std::string_view name) {
@@ -104,7 +104,8 @@ class Names {
 
  private:
   std::string BlockName(std::string_view name) const {
-    if (name == "ffn_norm") return architecture_.branch_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
+    if (name == "ffn_norm")
+      return architecture_.branch_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
     if (name == "post_attention_norm") return "post_attention_layernorm";
     return std::string(Renamed(kNames, name));
   }
@@ -140,12 +141,14 @@ Status CheckSupported(const Json& metadata, const std::string& prefix, const Che
   TRY_ASSIGN(const int64_t key, GetInt(metadata, prefix + "attention.key_length", 0, path));
   TRY_ASSIGN(const int64_t value, GetInt(metadata, prefix + "attention.value_length", key, path));
   if (key != value) {
-    return Unsupported(path, prefix + "attention.value_length", fmt::format("{}, as of keys", key), fmt::format("{}", value));
+    return Unsupported(path, prefix + "attention.value_length", fmt::format("{}, as of keys", key),
+                       fmt::format("{}", value));
   }
   for (const KeyPair& pair : kKeys) {
     const Json* found = Find(metadata, prefix + std::string(pair.from));
     if (found != nullptr && !found->is_number()) {
-      return Unsupported(path, prefix + std::string(pair.from), "one number for all layers", DumpJson(*found).substr(0, 80));
+      return Unsupported(path, prefix + std::string(pair.from), "one number for all layers",
+                         DumpJson(*found).substr(0, 80));
     }
   }
   return {};
@@ -184,8 +187,10 @@ Result<Json> ConfigOf(const Architecture& architecture, const Checkpoint& checkp
   }
   const TensorInfo* embedding = checkpoint.Find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected token_embd.weight with two dimensions, found none; the file "
-                                                 "holds no language model", path));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected token_embd.weight with two dimensions, found none; the file "
+                                 "holds no language model",
+                                 path));
   }
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = checkpoint.Find("output.weight") == nullptr;
@@ -208,7 +213,8 @@ Result<ModelFiles> BindGguf(const std::string& path, Checkpoint* checkpoint) {
     if (row.name == name) architecture = &row;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
-  if (architecture == nullptr) return Unsupported(path, "general.architecture", "one of " + known, name.empty() ? "none" : name);
+  if (architecture == nullptr)
+    return Unsupported(path, "general.architecture", "one of " + known, name.empty() ? "none" : name);
   ModelFiles files;
   files.dir = path;
   TRY_ASSIGN(files.config, ConfigOf(*architecture, *checkpoint, path));

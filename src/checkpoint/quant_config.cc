@@ -15,9 +15,10 @@ constexpr std::string_view kConfig = "config.json";
 constexpr std::array<std::string_view, 3> kPrefixes = {"model.language_model.", "language_model.", "model."};
 
 Error Unsupported(std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: {}: expected {}, found {}; use a checkpoint that is quantised so, "
-                                                   "or one that is not quantised",
-                                                   kConfig, key, expected, Quote(found)));
+  return MakeError(Code::kUnsupported,
+                   fmt::format("{}: {}: expected {}, found {}; use a checkpoint that is quantised so, "
+                               "or one that is not quantised",
+                               kConfig, key, expected, Quote(found)));
 }
 
 // A name without the prefixes that lists may leave out.
@@ -118,7 +119,8 @@ Status ReadGroup(const Json& group, QuantConfig* config) {
   const bool fp8 = bits == 8 && (strategy == "tensor" || strategy == "channel" || strategy == "block");
   const bool fp4 = bits == 4 && strategy == "group";
   if (type != "float" || (!fp8 && !fp4)) {
-    return Unsupported("config_groups.weights", "float 8 bits per tensor, channel or block, or float 4 bits per group", found);
+    return Unsupported("config_groups.weights", "float 8 bits per tensor, channel or block, or float 4 bits per group",
+                       found);
   }
   if (fp4) {
     TRY_ASSIGN(const int64_t size, GetInt(*weights, "group_size", 32, kConfig));
@@ -154,9 +156,11 @@ Status ReadQuark(const Json& object, QuantConfig* config) {
     TRY_ASSIGN(const std::string scale, GetString(*weight, "scale_format", "e8m0", kConfig));
     TRY_ASSIGN(const int64_t group, GetInt(*weight, "group_size", 32, kConfig));
     if (dtype == "fp4" && (group != 32 || scale != "e8m0")) {
-      return Unsupported("global_quant_config.weight", "groups of 32 with e8m0 scales", fmt::format("{} of {}", scale, group));
+      return Unsupported("global_quant_config.weight", "groups of 32 with e8m0 scales",
+                         fmt::format("{} of {}", scale, group));
     }
-    if (dtype != "fp4" && dtype != "fp8_e4m3") return Unsupported("global_quant_config.weight.dtype", "fp4 or fp8_e4m3", dtype);
+    if (dtype != "fp4" && dtype != "fp8_e4m3")
+      return Unsupported("global_quant_config.weight.dtype", "fp4 or fp8_e4m3", dtype);
   }
   return AddIgnored(object, "exclude", config);
 }
@@ -172,7 +176,8 @@ bool QuantConfig::Ignores(std::string_view module) const {
       continue;
     }
     const std::string_view name = Bare(item);
-    if (GlobMatches(name, bare) || GlobMatches(item, module) || GlobMatches(std::string(name) + ".*", bare)) return true;
+    if (GlobMatches(name, bare) || GlobMatches(item, module) || GlobMatches(std::string(name) + ".*", bare))
+      return true;
   }
   return false;
 }

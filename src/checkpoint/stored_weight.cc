@@ -28,15 +28,16 @@ const TensorInfo* FindAny(const Checkpoint& checkpoint, std::initializer_list<st
 }
 
 Error WrongShape(const Checkpoint& checkpoint, const TensorInfo& info, const Shape& expected) {
-  return MakeError(Code::kInvalid,
-                   fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong together",
-                               info.name, ShapeText(expected), ShapeText(info.shape), checkpoint.FileName(info.file)));
+  return MakeError(
+      Code::kInvalid,
+      fmt::format("{}: expected shape {}, found {} in {}; config.json and checkpoint do not belong together", info.name,
+                  ShapeText(expected), ShapeText(info.shape), checkpoint.FileName(info.file)));
 }
 
 Error WrongDType(const Checkpoint& checkpoint, const TensorInfo& info, std::string_view expected) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: expected {}, found {} in {}; convert the checkpoint", info.name,
-                                                   expected, tensor::DTypeName(info.dtype),
-                                                   checkpoint.FileName(info.file)));
+  return MakeError(Code::kUnsupported,
+                   fmt::format("{}: expected {}, found {} in {}; convert the checkpoint", info.name, expected,
+                               tensor::DTypeName(info.dtype), checkpoint.FileName(info.file)));
 }
 
 bool IsPlain(DType dtype) {
@@ -80,16 +81,20 @@ Status BindFp8Scale(const Checkpoint& checkpoint, const QuantConfig& config, std
 }
 
 // Two codes a byte: `weight` has the shape `packed`, its scales one byte for 32 columns.
-Status BindMxfp4(const Checkpoint& checkpoint, std::span<const int64_t> shape, const Shape& packed, StoredWeight* found) {
+Status BindMxfp4(const Checkpoint& checkpoint, std::span<const int64_t> shape, const Shape& packed,
+                 StoredWeight* found) {
   found->storage = Storage::kMxfp4;
   if (shape.back() % kMxColumns != 0) {
-    return MakeError(Code::kUnsupported, fmt::format("{}: expected a width that is a multiple of 32, found {}; convert the "
-                                                     "checkpoint", found->weight->name, shape.back()));
+    return MakeError(Code::kUnsupported,
+                     fmt::format("{}: expected a width that is a multiple of 32, found {}; convert the "
+                                 "checkpoint",
+                                 found->weight->name, shape.back()));
   }
   if (found->weight->shape != packed) return WrongShape(checkpoint, *found->weight, packed);
   if (found->scale == nullptr) {
     return MakeError(Code::kInvalid, fmt::format("{}: expected a tensor of scales beside packed codes, found none; the "
-                                                 "checkpoint is incomplete", found->weight->name));
+                                                 "checkpoint is incomplete",
+                                                 found->weight->name));
   }
   if (found->scale->dtype != DType::kU8 && found->scale->dtype != DType::kF8E8M0) {
     return WrongDType(checkpoint, *found->scale, "U8 or F8_E8M0 scales (MXFP4)");
@@ -112,8 +117,10 @@ Status BindNamed(const Checkpoint& checkpoint, const QuantConfig& config, std::s
   if (weight.shape != logical) return WrongShape(checkpoint, weight, logical);
   if (weight.dtype == DType::kF8E4M3 && shape.size() >= 2) {
     if (found->scale == nullptr) {
-      return MakeError(Code::kInvalid, fmt::format("{}: expected a tensor of scales beside F8_E4M3 codes, found none; the "
-                                                   "checkpoint is incomplete", weight.name));
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}: expected a tensor of scales beside F8_E4M3 codes, found none; the "
+                                   "checkpoint is incomplete",
+                                   weight.name));
     }
     found->storage = Storage::kFp8;
     return BindFp8Scale(checkpoint, config, shape, found);
@@ -122,9 +129,10 @@ Status BindNamed(const Checkpoint& checkpoint, const QuantConfig& config, std::s
     return WrongDType(checkpoint, weight, "BF16, F16, F32, a block format of GGUF, or F8_E4M3 or MXFP4 with scales");
   }
   if (found->scale != nullptr) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected no scales beside {} weights, found {}; a scale must not be "
-                                                 "applied twice, remove one of them",
-                                                 weight.name, tensor::DTypeName(weight.dtype), found->scale->name));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected no scales beside {} weights, found {}; a scale must not be "
+                                 "applied twice, remove one of them",
+                                 weight.name, tensor::DTypeName(weight.dtype), found->scale->name));
   }
   return {};
 }
@@ -162,9 +170,10 @@ Result<StoredWeight> FindWeight(const Checkpoint& checkpoint, const QuantConfig&
                                                  name, ShapeText(shape)));
   }
   if (found.storage != Storage::kPlain && !config.method.empty() && config.Ignores(module)) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected an unquantised weight, as config.json lists it as such, found "
-                                                 "{} with scales; config.json and checkpoint do not belong together",
-                                                 name, tensor::DTypeName(found.weight->dtype)));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected an unquantised weight, as config.json lists it as such, found "
+                                 "{} with scales; config.json and checkpoint do not belong together",
+                                 name, tensor::DTypeName(found.weight->dtype)));
   }
   return found;
 }

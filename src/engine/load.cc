@@ -143,7 +143,8 @@ class Store {
       const int64_t col = (piece.col - slice.src_col) / slice.col_step + j;
       const int64_t dst_row = slice.dst_row + (slice.transposed ? col : i);
       const int64_t dst_col = slice.dst_col + (slice.transposed ? i : col);
-      out[static_cast<size_t>(dst_row * piece.tensor->cols + dst_col)] = values_[static_cast<size_t>(j * slice.col_step)];
+      out[static_cast<size_t>(dst_row * piece.tensor->cols + dst_col)] =
+          values_[static_cast<size_t>(j * slice.col_step)];
     }
     return {};
   }
@@ -219,8 +220,8 @@ class ReadAhead {
   std::thread thread_;
 };
 
-// The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has another format or another phase. Rows without a slice
-// belong to the part above them.
+// The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has
+// another format or another phase. Rows without a slice belong to the part above them.
 std::vector<model::LoadedPart> PartsOf(const plan::LocalTensor& local, const Weights& weights) {
   std::vector<model::LoadedPart> parts;
   for (const plan::Slice& slice : local.slices) {
@@ -281,8 +282,8 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
 
 }  // namespace
 
-Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadProgress& progress,
-                                       const LoadCheck& check) {
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map,
+                                       const LoadProgress& progress, const LoadCheck& check) {
   TRY_ASSIGN(const Weights weights, FindWeights(model));
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;

@@ -44,8 +44,10 @@ int64_t CodeBytes(const checkpoint::StoredWeight& weight, int64_t cols) {
 }
 
 Error RowBlocks::BadValue(const char* what) const {
-  return MakeError(Code::kInvalid, fmt::format("{}: expected finite weights, found {}; the checkpoint is damaged, fetch it "
-                                               "again", weight_.weight->name, what));
+  return MakeError(Code::kInvalid,
+                   fmt::format("{}: expected finite weights, found {}; the checkpoint is damaged, fetch it "
+                               "again",
+                               weight_.weight->name, what));
 }
 
 Status RowBlocks::Start(const checkpoint::Checkpoint& checkpoint, const checkpoint::StoredWeight& weight, int64_t row,
@@ -63,13 +65,13 @@ Status RowBlocks::Start(const checkpoint::Checkpoint& checkpoint, const checkpoi
   }
   scales_.resize(static_cast<size_t>(scale_rows * weight.ScalesPerRow()));
   TRY(quant::DecodeToFloat(weight.scale->dtype, scale_bytes_, scales_));
-  const bool sound = std::all_of(scales_.begin(), scales_.end(),
-                                 [](float scale) { return std::fabs(scale) <= kLargestScale; });
+  const bool sound =
+      std::all_of(scales_.begin(), scales_.end(), [](float scale) { return std::fabs(scale) <= kLargestScale; });
   return sound ? Status() : Status(BadValue("a scale that is infinite, absurdly large or not a number"));
 }
 
-Result<std::span<const std::byte>> RowBlocks::Row(int64_t row, int64_t col, int64_t cols, std::span<const std::byte> codes,
-                                                  int64_t* count) {
+Result<std::span<const std::byte>> RowBlocks::Row(int64_t row, int64_t col, int64_t cols,
+                                                  std::span<const std::byte> codes, int64_t* count) {
   if (weight_.storage == Storage::kPlain) {
     *count = cols;
     if (weight_.weight->dtype != tensor::DType::kMxfp4) return codes;

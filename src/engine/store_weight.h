@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From a checkpoint's carriers to packed tiles: which format a stored weight takes, and its rows as the blocks which that
-// format stores, codes and scales put together.
+// From a checkpoint's carriers to packed tiles: which format a stored weight takes, and its rows as the blocks which
+// that format stores, codes and scales put together.
 #pragma once
 
 #include <cstddef>
@@ -29,10 +29,11 @@ class RowBlocks {
  public:
   /// Reads the scales of rows [row, row + rows).
   /// Errors:  kIo and those of Checkpoint::Read; kInvalid for scales that are not finite or absurdly large.
-  Status Start(const checkpoint::Checkpoint& checkpoint, const checkpoint::StoredWeight& weight, int64_t row, int64_t rows);
+  Status Start(const checkpoint::Checkpoint& checkpoint, const checkpoint::StoredWeight& weight, int64_t row,
+               int64_t rows);
 
-  /// Columns [col, col + cols) of `row` as WeightFormatRow::store takes them, from the codes of these columns. Valid until
-  /// the next call.
+  /// Columns [col, col + cols) of `row` as WeightFormatRow::store takes them, from the codes of these columns. Valid
+  /// until the next call.
   ///   col    a multiple of the format's columns;  cols  likewise, or up to the row's end
   ///   count  receives the columns to store: cols rounded up to whole units
   /// Errors:  kInvalid for codes that are not a number.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How vectors of weights are read from tiles: one reader per kind of format, all with the same two calls. Included by the
-// gemm's vector file once per target.
+// How vectors of weights are read from tiles: one reader per kind of format, all with the same two calls. Included by
+// the gemm's vector file once per target.
 //   Reader<T> reader;                      reads T tiles
 //   end = reader.Begin(tiles, s)           s: storage column; valid for columns [s, end)
 //   reader.Load(v, s, even, odd)           vector v of the T * kV: 's outputs at s and s + 1
@@ -75,7 +75,8 @@ HWY_INLINE VF LoadSignedBytes(const std::byte* from) {
 // E2M1 codes 0..15.
 HWY_INLINE VF FromE2M1(VU code) {
   if constexpr (kL >= 8) {
-    HWY_ALIGN static constexpr float kValues[16] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6, -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
+    HWY_ALIGN static constexpr float kValues[16] = {0,     0.5F,  1,  1.5F,  2,  3,  4,  6,
+                                                    -0.0F, -0.5F, -1, -1.5F, -2, -3, -4, -6};
     const VF table = hn::Load(kF, kValues);
     if constexpr (kL == 16) return hn::TableLookupLanes(table, hn::IndicesFromVec(kF, code));
     const VU sign = hn::ShiftLeft<28>(hn::And(code, hn::Set(DU(), 8)));
@@ -85,7 +86,8 @@ HWY_INLINE VF FromE2M1(VU code) {
     // Twice the value: m for magnitudes m below 4, else (m % 2 + 2) times 2 or 4.
     const VU m = hn::And(code, hn::Set(DU(), 7));
     const VU two = hn::Set(DU(), 2);
-    const VU large = hn::Shl(hn::Or(hn::And(m, hn::Set(DU(), 1)), two), hn::Sub(hn::ShiftRight<1>(m), hn::Set(DU(), 1)));
+    const VU large =
+        hn::Shl(hn::Or(hn::And(m, hn::Set(DU(), 1)), two), hn::Sub(hn::ShiftRight<1>(m), hn::Set(DU(), 1)));
     const auto is_large = hn::RebindMask(DU(), hn::Gt(hn::BitCast(DI(), m), hn::Set(DI(), 3)));
     const VU twice = hn::IfThenElse(is_large, large, m);
     const VF magnitude = hn::Mul(hn::ConvertTo(kF, hn::BitCast(DI(), twice)), hn::Set(kF, 0.5F));
@@ -93,8 +95,8 @@ HWY_INLINE VF FromE2M1(VU code) {
   }
 }
 
-// E4M3 codes without NaN, divided by 256: the exponent and mantissa bits as those of an F16, whose bias is 8 larger. F16's
-// conversion is exact for subnormals too.
+// E4M3 codes without NaN, divided by 256: the exponent and mantissa bits as those of an F16, whose bias is 8 larger.
+// F16's conversion is exact for subnormals too.
 HWY_INLINE VF FromE4M3Over256(const std::byte* from) {
   const hn::Rebind<int16_t, DF> d16;
   const auto bytes = hn::LoadU(hn::Rebind<int8_t, DF>(), reinterpret_cast<const int8_t*>(from));

@@ -3,12 +3,12 @@
 // leaf ends with a conversion per vector instead of a tree across lanes.
 //
 // Register budget: a block of R rows by 32 outputs keeps R * 32 / lanes accumulators, four weight vectors per pair of k
-// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would wait on its
-// own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8 lanes; two tiles at
-// 8 lanes where scales take registers too.
+// and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would
+// wait on its own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8
+// lanes; two tiles at 8 lanes where scales take registers too.
 //
-// Block formats are decoded on the way for single rows. More rows share one decoding: a leaf of a tile becomes a panel of
-// float32 in the first-level cache, and the rows meet it as they would meet an F32 matrix.
+// Block formats are decoded on the way for single rows. More rows share one decoding: a leaf of a tile becomes a panel
+// of float32 in the first-level cache, and the rows meet it as they would meet an F32 matrix.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cc"
 #include <hwy/foreach_target.h>
@@ -26,12 +26,13 @@ namespace trivet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kMaxRows = kL == 16 ? 12 : 3;
-constexpr int64_t kTilesAtOnce = 4;                       // for single rows
+constexpr int64_t kTilesAtOnce = 4;                      // for single rows
 constexpr int64_t kBlockTilesAtOnce = kL == 16 ? 4 : 2;  // likewise, of block formats
-constexpr int64_t kPanelRows = 48;                        // rows that share a decoded panel
-constexpr int64_t kPanelColumns = 256;                    // 32 KB of float32
+constexpr int64_t kPanelRows = 48;                       // rows that share a decoded panel
+constexpr int64_t kPanelColumns = 256;                   // 32 KB of float32
 
-// R rows times T tiles over columns [begin, end), which are stored from begin + phase on: leaf sums to `leaf`, [R][T * 32].
+// R rows times T tiles over columns [begin, end), which are stored from begin + phase on: leaf sums to `leaf`, [R][T *
+// 32].
 template <class Reader, int64_t R, int64_t T>
 HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t phase, int64_t begin, int64_t end,
                      float* HWY_RESTRICT leaf) {
@@ -307,15 +308,15 @@ namespace trivet::kernels {
 std::span<const KernelRow<Gemm>> Gemm::Rows() {
   static constexpr KernelRow<Gemm> kRows[] = {
 #if HWY_TARGETS & HWY_AVX3
-      {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
+    {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_AVX2
-      {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
+    {"gemm/avx2", HWY_AVX2, N_AVX2::GemmSimd},
 #endif
 #if HWY_TARGETS & HWY_NEON
-      {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
+    {"gemm/neon", HWY_NEON, N_NEON::GemmSimd},
 #endif
-      {"gemm/ref", 0, GemmRef},
+    {"gemm/ref", 0, GemmRef},
   };
   return kRows;
 }

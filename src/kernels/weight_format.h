@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The format table of packed weights. A matrix [N, K] is stored in tiles of 32 output rows; inside a tile, k runs slowest
-// and, for each pair of k, all 32 rows stand side by side, so that a vector of outputs meets one activation at a time
-// and a tile is read front to back. Quantised weights keep their codes and scales: a product decodes them on the way,
-// and every element is exactly the float32 value that quant/ gives it.
+// The format table of packed weights. A matrix [N, K] is stored in tiles of 32 output rows; inside a tile, k runs
+// slowest and, for each pair of k, all 32 rows stand side by side, so that a vector of outputs meets one activation at
+// a time and a tile is read front to back. Quantised weights keep their codes and scales: a product decodes them on the
+// way, and every element is exactly the float32 value that quant/ gives it.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,8 @@ enum class WeightFormat : int32_t {
 /// split into two planes:
 ///   low 4   [columns/2][32] bytes: a row's elements k (low nibble) and k + 1
 ///   low 8   [columns][32] bytes
-///   high b  [columns*b/8][32] bytes: a row's elements k .. k + 8/b - 1. Of pair p of them the even element's bits begin at
+///   high b  [columns*b/8][32] bytes: a row's elements k .. k + 8/b - 1. Of pair p of them the even element's bits
+///   begin at
 ///           bit 4 + b * p and the odd one's at bit b * p, so that one shift and one mask put either above a nibble.
 struct PackedBlock {
   int64_t scale_at = 0;       // [32], of the traits' type
@@ -56,7 +57,9 @@ struct PackedBlock {
 /// The parts of a block of 32 rows.
 constexpr PackedBlock PackedBlockOf(const quant::BlockTraits& traits) {
   PackedBlock block;
-  const int64_t scale_bytes = traits.scale == quant::ScaleType::kF16 ? 2 : traits.scale == quant::ScaleType::kF32 ? 4 : 1;
+  const int64_t scale_bytes = traits.scale == quant::ScaleType::kF16   ? 2
+                              : traits.scale == quant::ScaleType::kF32 ? 4
+                                                                       : 1;
   const int64_t scales = kTileRows * scale_bytes;
   const int64_t factors = traits.has_sub() ? traits.columns / traits.sub * kTileRows : 0;
   block.low_bits = traits.code_bits == 8 ? 8 : 4;
@@ -76,8 +79,8 @@ struct WeightFormatRow {
   std::string_view name;
   int64_t columns;     // of a storage unit: 2, or those of a block
   int64_t unit_bytes;  // of a storage unit of 32 rows
-  /// Stores `count` consecutive elements of one output row. Single elements are given as the checkpoint has them, blocks
-  /// in the byte order of quant::BlockFormat; then k and count are multiples of `columns`.
+  /// Stores `count` consecutive elements of one output row. Single elements are given as the checkpoint has them,
+  /// blocks in the byte order of quant::BlockFormat; then k and count are multiples of `columns`.
   ///   tile  the row's tile;  row  0..31;  k  first column
   void (*store)(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k);
   /// Element (row, k) of a tile as float32, exact.
@@ -97,11 +100,12 @@ const WeightFormatRow* FormatFor(tensor::DType dtype);
 ///   data  [ceil(N / 32)] tiles, 64-byte aligned; rows beyond N and columns beyond K hold zeros, or the rest of a block
 struct PackedMatrix {
   WeightFormat format = WeightFormat::kBF16;
-  int64_t n = 0;       // output rows
-  int64_t k = 0;       // columns
-  int64_t leaf = 0;    // leaf length along k: even; the last leaf may be shorter
+  int64_t n = 0;     // output rows
+  int64_t k = 0;     // columns
+  int64_t leaf = 0;  // leaf length along k: even; the last leaf may be shorter
   const std::byte* data = nullptr;
-  int64_t phase = 0;   // column 0 is stored as column `phase`: even, less than a block. A cut inside a block keeps all of it
+  int64_t phase =
+      0;  // column 0 is stored as column `phase`: even, less than a block. A cut inside a block keeps all of it
 
   int64_t tiles() const { return (n + kTileRows - 1) / kTileRows; }
   int64_t tile_bytes() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Block formats: runs of consecutive elements of a row that share scales. One table says what each is made of; taking a
-// block apart and the value of an element are written once, so that decoding, packing and kernels agree by construction.
+// block apart and the value of an element are written once, so that decoding, packing and kernels agree by
+// construction.
 #pragma once
 
 #include <cstddef>

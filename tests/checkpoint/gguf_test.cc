@@ -26,10 +26,11 @@ Result<GgufHeader> Parse(const std::string& file) {
 }
 
 std::string Sound() {
-  return GgufBytes({PairText("general.architecture", "gemma3"), PairU32("gemma3.block_count", 18),
-                    Pair("f", 6, Number(0x3FC00000, 4)), Pair("b", 7, Number(1, 1)), Pair("i", 5, Number(0xFFFFFFFE, 4)),
-                    Pair("tokenizer.ggml.tokens", 9, Number(8, 4) + Number(2, 8) + LengthAndText("a") + LengthAndText("\xff"))},
-                   {Entry("a.weight", {32, 2}, 8, 0), Entry("b.weight", {4}, 0, 96)}, std::string(112, 'x'));
+  return GgufBytes(
+      {PairText("general.architecture", "gemma3"), PairU32("gemma3.block_count", 18),
+       Pair("f", 6, Number(0x3FC00000, 4)), Pair("b", 7, Number(1, 1)), Pair("i", 5, Number(0xFFFFFFFE, 4)),
+       Pair("tokenizer.ggml.tokens", 9, Number(8, 4) + Number(2, 8) + LengthAndText("a") + LengthAndText("\xff"))},
+      {Entry("a.weight", {32, 2}, 8, 0), Entry("b.weight", {4}, 0, 96)}, std::string(112, 'x'));
 }
 
 TEST(Gguf, ReadsMetadataAndTensors) {
@@ -99,7 +100,8 @@ TEST(Gguf, EachDefectHasAMessageOfItsOwn) {
       {GgufBytes(none, {Entry("a", {4}, 0, 8)}, std::string(128, 'x')), "multiple of 32, found 8"},
       {GgufBytes(none, {Entry("a", {40}, 0, 0)}, std::string(128, 'x')), "data within the 128 bytes"},
       {GgufBytes(none, {Entry("a", {4}, 0, 160)}, std::string(128, 'x')), "data within the 128 bytes"},
-      {GgufBytes(none, {Entry("a", {4}, 0, 0), Entry("a", {4}, 0, 32)}, std::string(128, 'x')), "every tensor name once"},
+      {GgufBytes(none, {Entry("a", {4}, 0, 0), Entry("a", {4}, 0, 32)}, std::string(128, 'x')),
+       "every tensor name once"},
       {GgufBytes(none, {Entry("a", {16}, 0, 0), Entry("b", {4}, 0, 32)}, std::string(128, 'x')), "an overlap at 32"},
       {GgufBytes({PairU32("general.alignment", 12)}, none, ""), "multiple of 8"},
       {GgufBytes({PairU32("general.alignment", 0)}, none, ""), "multiple of 8"},
@@ -131,9 +133,7 @@ TEST(Gguf, ACheckpointOpensOneFileAndRenamesItsTensors) {
   std::vector<std::byte> bytes(68);
   ASSERT_TRUE(checkpoint->Read(*checkpoint->Find("z"), 0, bytes).ok());
   EXPECT_EQ(bytes[0], std::byte{'x'});
-  const Status twice = checkpoint->Remap([](const TensorInfo& info) {
-    return std::vector<TensorInfo>(2, info);
-  });
+  const Status twice = checkpoint->Remap([](const TensorInfo& info) { return std::vector<TensorInfo>(2, info); });
   ASSERT_FALSE(twice.ok());
   EXPECT_THAT(twice.error().message, HasSubstr("found two"));
 }

@@ -61,8 +61,10 @@ TEST(QuantConfig, CompressedTensors) {
     ASSERT_TRUE(config.ok()) << config.error().message;
     EXPECT_TRUE(config->Ignores("lm_head"));
   }
-  EXPECT_TRUE(Read(R"({"quant_method":"compressed-tensors","format":"mxfp4-pack-quantized","config_groups":{"g":{"weights":
-                       {"num_bits":4,"type":"float","strategy":"group","group_size":32}}}})").ok());
+  EXPECT_TRUE(
+      Read(R"({"quant_method":"compressed-tensors","format":"mxfp4-pack-quantized","config_groups":{"g":{"weights":
+                       {"num_bits":4,"type":"float","strategy":"group","group_size":32}}}})")
+          .ok());
 }
 
 TEST(QuantConfig, WhatIsNotSupportedIsNamed) {

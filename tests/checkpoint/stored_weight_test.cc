@@ -78,8 +78,9 @@ TEST(StoredWeight, Fp8ScalesCoverBlocksRowsOrAll) {
 }
 
 TEST(StoredWeight, GridsOfStackedExpertsBeginAnew) {
-  const auto found = FindIn({{"e.gate_up_proj", "F8_E4M3", {3, 200, 128}}, {"e.gate_up_proj_scale_inv", "F32", {3, 2, 1}}},
-                            "e.gate_up_proj", {3, 200, 128});
+  const auto found =
+      FindIn({{"e.gate_up_proj", "F8_E4M3", {3, 200, 128}}, {"e.gate_up_proj_scale_inv", "F32", {3, 2, 1}}},
+             "e.gate_up_proj", {3, 200, 128});
   ASSERT_TRUE(found.ok()) << found.error().message;
   EXPECT_EQ(found->rows, 600);
   EXPECT_EQ(found->ScaleRow(199), 1);
@@ -94,7 +95,8 @@ TEST(StoredWeight, Mxfp4HasThreeCarriers) {
   EXPECT_EQ(quark->ScaleRow(3), 3);
   EXPECT_EQ(quark->ScalesPerRow(), 2);
   EXPECT_TRUE(FindIn({{"a.weight_packed", "U8", {4, 32}}, {"a.weight_scale", "U8", {4, 2}}}, "a.weight", {4, 64}).ok());
-  const std::vector<Entry> blocks = {{"e.gate_up_proj_blocks", "U8", {2, 4, 2, 16}}, {"e.gate_up_proj_scales", "U8", {2, 4, 2}}};
+  const std::vector<Entry> blocks = {{"e.gate_up_proj_blocks", "U8", {2, 4, 2, 16}},
+                                     {"e.gate_up_proj_scales", "U8", {2, 4, 2}}};
   const auto gpt_oss = FindIn(blocks, "e.gate_up_proj", {2, 4, 64});
   ASSERT_TRUE(gpt_oss.ok()) << gpt_oss.error().message;
   EXPECT_EQ(gpt_oss->ScaleRow(7), 7);
@@ -123,7 +125,9 @@ TEST(StoredWeight, EachDefectHasAMessageOfItsOwn) {
       {{{"a.weight", "U8", {4, 64}}, {"a.weight_scale", "U8", {4, 2}}}, "expected shape [4, 32]"},
       {{{"a.weight", "U8", {4, 32}}, {"a.weight_scale", "U8", {4, 3}}}, "expected shape [4, 2]"},
       {{{"a.weight_packed", "I32", {4, 8}}, {"a.weight_scale", "U8", {4, 2}}}, "found I32"},
-      {{{"a.weight_packed", "U8", {4, 32}}, {"a.weight_scale", "F8_E4M3", {4, 4}}, {"a.weight_global_scale", "F32", {1}}},
+      {{{"a.weight_packed", "U8", {4, 32}},
+        {"a.weight_scale", "F8_E4M3", {4, 4}},
+        {"a.weight_global_scale", "F32", {1}}},
        "without a global scale"},
       {{{"a.weight", "BF16", {4, 64}}, {"a.weight_scale", "F32", {1}}}, "applied twice"},
       {{{"a.weight", "F8_E4M3", {4, 64}}, {"a.weight_scale", "F32", {1}}}, "lists it as such", ignoring},

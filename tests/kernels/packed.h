@@ -83,8 +83,9 @@ class Packed {
   }
   /// Packs random values or blocks.
   Packed(const PackedShape& shape, std::mt19937_64* random)
-      : Packed(shape, BlocksOf(shape.format).has_value() ? std::vector<float>(static_cast<size_t>(shape.n * shape.k))
-                                                         : RandomValues(shape.n * shape.k, random),
+      : Packed(shape,
+               BlocksOf(shape.format).has_value() ? std::vector<float>(static_cast<size_t>(shape.n * shape.k))
+                                                  : RandomValues(shape.n * shape.k, random),
                random) {}
   Packed(Packed&&) = delete;  // the matrix points into it
 
@@ -94,7 +95,8 @@ class Packed {
 
  private:
   Packed(const PackedShape& shape, std::vector<float> values, std::mt19937_64* random)
-      : Packed(BlocksOf(shape.format).has_value() ? PackedShape{WeightFormat::kF32, 0, 0, 2} : shape, std::move(values)) {
+      : Packed(BlocksOf(shape.format).has_value() ? PackedShape{WeightFormat::kF32, 0, 0, 2} : shape,
+               std::move(values)) {
     const std::optional<quant::BlockFormat> blocks = BlocksOf(shape.format);
     if (!blocks.has_value()) return;
     tiles_ = Guarded<std::byte>(Bytes(shape));
