@@ -181,10 +181,13 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
         "neither; check that the directory holds all of the model's files");
   }
   if (!has(names.head) && has("language_model.lm_head.weight")) names.head = "language_model.lm_head.weight";
+  // The first layer of a kind speaks for the others.
+  bool experts_seen = false;
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     const std::string layer = fmt::format("{}layers.{}.", names.prefix, i);
     if (has(layer + "linear_attn.in_proj_qkvz.weight")) names.grouped_delta_net = true;
-    if (geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
+    if (experts_seen || geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
+    experts_seen = true;
     names.fused_experts = has(layer + "mlp.experts.gate_up_proj");
     if (has(layer + "mlp.router.weight")) names.router = "router";
     if (has(layer + "mlp.shared_experts.gate_proj.weight")) names.shared_expert = "shared_experts";

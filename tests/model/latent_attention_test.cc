@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kTokens = 70;  // more than a page
 
-void Run(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
+void RunLayer(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
   const RotatedStep rotated(rank.runtime(), sequence.view());
   const LayerPlace place{0, rank.runtime().geometry.layers[1]};
   LatentAttentionLayer(rank.runtime(), rank.weights().layers[1].latent, place, rotated.step, x, sums);
@@ -18,7 +18,7 @@ void ExpectRanksAddUp(const plan::Geometry& geometry) {
   const OneSequence sequence(kTokens);
   const std::vector<float> x = Activations(kTokens, geometry.hidden);
   ExpectPartsAddUp(geometry, "attn", kTokens,
-                   [&](const RankFixture& rank, const Sums& sums) { Run(rank, sequence, x, sums); });
+                   [&](const RankFixture& rank, const Sums& sums) { RunLayer(rank, sequence, x, sums); });
 }
 
 TEST(LatentAttentionLayer, PartsOfRanksAddUp) { ExpectRanksAddUp(SmallLatentGeometry()); }
@@ -38,13 +38,13 @@ TEST(LatentAttentionLayer, StepsAreOneSequence) {
   const std::vector<float> x = Activations(kTokens, geometry.hidden);
   const RankFixture at_once(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
   const Sums expected = at_once.runtime().NewSums(kTokens);
-  Run(at_once, OneSequence(kTokens), x, expected);
+  RunLayer(at_once, OneSequence(kTokens), x, expected);
   const RankFixture split(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
   const Sums before = split.runtime().NewSums(kTokens - 1), after = split.runtime().NewSums(1);
-  Run(split, OneSequence(kTokens - 1), std::span(x).first(x.size() - hidden), before);
+  RunLayer(split, OneSequence(kTokens - 1), std::span(x).first(x.size() - hidden), before);
   OneSequence last(1);
   last.spans[0].start = kTokens - 1;
-  Run(split, last, std::span(x).last(hidden), after);
+  RunLayer(split, last, std::span(x).last(hidden), after);
   EXPECT_TRUE(std::equal(after.fixed.begin(), after.fixed.end(), expected.fixed.end() - geometry.hidden));
 }
 
