@@ -181,6 +181,7 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
         "neither; check that the directory holds all of the model's files");
   }
   if (!has(names.head) && has("language_model.lm_head.weight")) names.head = "language_model.lm_head.weight";
+  // The first layer of a kind speaks for the others.
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     const std::string layer = fmt::format("{}layers.{}.", names.prefix, i);
     if (has(layer + "linear_attn.in_proj_qkvz.weight")) names.grouped_delta_net = true;

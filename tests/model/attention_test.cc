@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kTokens = 70;  // more than a page
 
 // Sums of the attention layer of a geometry whose layer 1 it is.
-void Run(const RankFixture& rank, std::span<const float> x, const Sums& sums) {
+void RunLayer(const RankFixture& rank, std::span<const float> x, const Sums& sums) {
   const OneSequence sequence(kTokens);
   const RotatedStep rotated(rank.runtime(), sequence.view());
   const LayerPlace place{0, rank.runtime().geometry.layers[1]};
@@ -20,7 +20,8 @@ void Run(const RankFixture& rank, std::span<const float> x, const Sums& sums) {
 
 void ExpectRanksAddUp(const plan::Geometry& geometry) {
   const std::vector<float> x = Activations(kTokens, geometry.hidden);
-  ExpectPartsAddUp(geometry, "attn", kTokens, [&](const RankFixture& rank, const Sums& sums) { Run(rank, x, sums); });
+  ExpectPartsAddUp(geometry, "attn", kTokens,
+                   [&](const RankFixture& rank, const Sums& sums) { RunLayer(rank, x, sums); });
 }
 
 TEST(AttentionLayer, PartsOfRanksAddUp) { ExpectRanksAddUp(SmallGeometry()); }

@@ -121,7 +121,7 @@ TEST(FamilyParts, DeepseekLatentAndRouter) {
       "rope_parameters": {"rope_type": "yarn", "rope_theta": 10000, "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
                           "original_max_position_embeddings": 64}})";
   Json config = Config("deepseek_v3", patch);
-  config["q_lora_rank"] = nullptr;  // a patch would remove the key
+  config["q_lora_rank"] = nullptr;  // a value of its own, other than absence
   const Geometry deepseek = Read(config);
   EXPECT_TRUE(deepseek.Uses(Mixer::kLatentAttention) && deepseek.UsesKv());
   EXPECT_EQ(deepseek.latent.query_rank, 0);
@@ -167,8 +167,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"gemma3", R"({"use_bidirectional_attention": true})", Code::kUnsupported,
                 "use_bidirectional_attention"},
         BadCase{"gemma3", R"({"query_pre_attn_scalar": 0})", Code::kInvalid, "query_pre_attn_scalar"},
-        BadCase{"gemma3", R"({"num_hidden_layers": 6, "rope_parameters": {"full_attention": {"rope_theta": 0}}})",
-                Code::kInvalid, "rope_theta"},
+        BadCase{"gemma3", R"({"rope_parameters": {"sliding_attention": {"rope_theta": 0}}})", Code::kInvalid,
+                "rope_theta"},
         BadCase{"gpt_oss", R"({"num_experts": 4, "experts_per_token": 2, "swiglu_limit": -1})", Code::kInvalid,
                 "swiglu_limit"},
         BadCase{"deepseek_v3", R"({"scoring_func": "softmax", "n_routed_experts": 8, "num_experts_per_tok": 2,
