@@ -127,6 +127,22 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
       HumanBytes(read_rate).c_str());
 }
 
+// The ratios of paired rounds.
+void PrintRatios(const BenchFlags& flags, const Series& exact, const Series& fast) {
+  std::vector<double> decode, prefill;
+  for (size_t i = 0; i < exact.decode.size(); ++i) {
+    decode.push_back(exact.decode[i] / fast.decode[i]);
+    prefill.push_back(exact.prefill[i] / fast.prefill[i]);
+  }
+  if (flags.json) {
+    std::puts(
+        DumpJson({{"exact_over_fast_decode", Median(decode)}, {"exact_over_fast_prefill", Median(prefill)}}).c_str());
+  } else {
+    std::printf("exact over fast, median of %ld interleaved rounds: decode %.3f, prefill %.3f\n", flags.rounds,
+                Median(decode), Median(prefill));
+  }
+}
+
 Status Execute(BenchFlags flags) {
   if (flags.tokens < 2) {
     return MakeError(Code::kUsage,
@@ -174,18 +190,7 @@ Status Execute(BenchFlags flags) {
   }
   const double read_rate = Median(reads);
   for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
-  std::vector<double> decode, prefill;
-  for (size_t i = 0; i < series[0].decode.size(); ++i) {
-    decode.push_back(series[0].decode[i] / series[1].decode[i]);
-    prefill.push_back(series[0].prefill[i] / series[1].prefill[i]);
-  }
-  if (flags.json) {
-    std::puts(
-        DumpJson({{"exact_over_fast_decode", Median(decode)}, {"exact_over_fast_prefill", Median(prefill)}}).c_str());
-  } else {
-    std::printf("exact over fast, median of %ld interleaved rounds: decode %.3f, prefill %.3f\n", flags.rounds,
-                Median(decode), Median(prefill));
-  }
+  PrintRatios(flags, series[0], series[1]);
   return {};
 }
 

@@ -72,6 +72,8 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
   const bool gguf = dir.ends_with(".gguf");
   if (!gguf) {
     TRY_ASSIGN(files, checkpoint::OpenModelDir(dir));
+    TRY(plan::ReadGeometry(
+        {files.text_config, files.rope}));  // a family that is not known is named before a missing file
   }
   TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
   if (gguf) {

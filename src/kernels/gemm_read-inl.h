@@ -31,7 +31,7 @@ using VU = hn::Vec<DU>;
 constexpr int64_t kL = hn::MaxLanes(DF());
 constexpr int64_t kV = kTileRows / kL;  // vectors of one tile
 
-// Single elements: a column needs nothing but its place.
+/// Single elements: a column needs nothing but its place.
 template <WeightFormat kFormat>
 struct PlainReader {
   template <int64_t T>
@@ -63,16 +63,18 @@ struct PlainReader {
   };
 };
 
+/// A vector of unsigned bytes, widened to 32 bits.
 HWY_INLINE VU LoadBytes(const std::byte* from) {
   return hn::PromoteTo(DU(), hn::LoadU(hn::Rebind<uint8_t, DF>(), reinterpret_cast<const uint8_t*>(from)));
 }
 
+/// A vector of signed bytes as float32.
 HWY_INLINE VF LoadSignedBytes(const std::byte* from) {
   const auto bytes = hn::LoadU(hn::Rebind<int8_t, DF>(), reinterpret_cast<const int8_t*>(from));
   return hn::ConvertTo(kF, hn::PromoteTo(DI(), bytes));
 }
 
-// E2M1 codes 0..15.
+/// E2M1 codes 0..15.
 HWY_INLINE VF FromE2M1(VU code) {
   if constexpr (kL >= 8) {
     HWY_ALIGN static constexpr float kValues[16] = {0,     0.5F,  1,  1.5F,  2,  3,  4,  6,
@@ -95,8 +97,8 @@ HWY_INLINE VF FromE2M1(VU code) {
   }
 }
 
-// E4M3 codes without NaN, divided by 256: the exponent and mantissa bits as those of an F16, whose bias is 8 larger.
-// F16's conversion is exact for subnormals too.
+/// E4M3 codes without NaN, divided by 256: the exponent and mantissa bits as those of an F16, whose bias is 8 larger.
+/// F16's conversion is exact for subnormals too.
 HWY_INLINE VF FromE4M3Over256(const std::byte* from) {
   const hn::Rebind<int16_t, DF> d16;
   const auto bytes = hn::LoadU(hn::Rebind<int8_t, DF>(), reinterpret_cast<const int8_t*>(from));
@@ -105,8 +107,8 @@ HWY_INLINE VF FromE4M3Over256(const std::byte* from) {
   return hn::PromoteTo(kF, hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), half));
 }
 
-// Blocks of codes with scales. Products of scale and integer code are exact, so that a fused addition of the offset
-// rounds once, as the definition's separate addition does.
+/// Blocks of codes with scales. Products of scale and integer code are exact, so that a fused addition of the offset
+/// rounds once, as the definition's separate addition does.
 template <quant::BlockFormat kFormat>
 struct BlockReader {
   static constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);

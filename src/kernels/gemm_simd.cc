@@ -121,12 +121,18 @@ struct Totals {
   float* fast;
 };
 
-// Adds leaf [begin, end) of R rows from m times T tiles to `totals`; returns range flags. `x` are the rows.
+// One leaf: columns [begin, end) of rows from m.
+struct LeafPlace {
+  int64_t begin, end, m;
+};
+
+// Adds a leaf of R rows times T tiles to `totals`; returns range flags. `x` are the rows.
 template <class Reader, int64_t R, int64_t T>
 HWY_INLINE uint32_t AddLeaf(const Gemm::Args& args, const float* const* x, const std::byte* const* tiles, int64_t phase,
-                            int64_t begin, int64_t end, int64_t m, const Totals& totals) {
+                            const LeafPlace& place, const Totals& totals) {
+  const int64_t m = place.m;
   HWY_ALIGN float leaf[R * T * kTileRows];
-  Leaf<Reader, R, T>(x, tiles, phase, begin, end, leaf);
+  Leaf<Reader, R, T>(x, tiles, phase, place.begin, place.end, leaf);
   uint32_t flags = kInRange;
   if (args.numerics == Numerics::kExact) {
     for (int64_t r = 0; r < R; ++r) {
@@ -158,7 +164,7 @@ HWY_NOINLINE void Block(const Gemm::Args& args, int64_t m, int64_t tile) {
   HWY_ALIGN float fast[R * T * kTileRows] = {};
   uint32_t flags = kInRange;
   for (int64_t k = 0; k < w.k; k += w.leaf) {
-    flags |= AddLeaf<Reader, R, T>(args, x, tiles, w.phase, k, std::min(k + w.leaf, w.k), m, {fixed, fast});
+    flags |= AddLeaf<Reader, R, T>(args, x, tiles, w.phase, {k, std::min(k + w.leaf, w.k), m}, {fixed, fast});
   }
   if (flags != kInRange) args.flags->fetch_or(flags, std::memory_order_relaxed);
   Write<T>(args, m, R, tile * kTileRows, fixed, fast);
@@ -208,19 +214,20 @@ HWY_NOINLINE void DecodePanel(const std::byte* tile, int64_t begin, int64_t end,
 
 // The leaf [begin, end) of R rows against a panel of it.
 template <int64_t R>
-HWY_NOINLINE uint32_t PanelLeaf(const Gemm::Args& args, const float* panel, int64_t begin, int64_t end, int64_t m,
+HWY_NOINLINE uint32_t PanelLeaf(const Gemm::Args& args, const float* panel, const LeafPlace& place,
                                 const Totals& totals) {
   const float* x[R];
-  for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, m + r) + begin;
+  for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, place.m + r) + place.begin;
   const auto* tile = reinterpret_cast<const std::byte*>(panel);
-  return AddLeaf<PlainReader<WeightFormat::kF32>, R, 1>(args, x, &tile, 0, 0, end - begin, m, totals);
+  return AddLeaf<PlainReader<WeightFormat::kF32>, R, 1>(args, x, &tile, 0, {0, place.end - place.begin, place.m},
+                                                        totals);
 }
 
 template <int64_t R>
-HWY_INLINE uint32_t PanelRows(const Gemm::Args& args, int64_t rows, const float* panel, int64_t begin, int64_t end,
-                              int64_t m, const Totals& totals) {
-  if (rows == R) return PanelLeaf<R>(args, panel, begin, end, m, totals);
-  if constexpr (R > 1) return PanelRows<R - 1>(args, rows, panel, begin, end, m, totals);
+HWY_INLINE uint32_t PanelRows(const Gemm::Args& args, int64_t rows, const float* panel, const LeafPlace& place,
+                              const Totals& totals) {
+  if (rows == R) return PanelLeaf<R>(args, panel, place, totals);
+  if constexpr (R > 1) return PanelRows<R - 1>(args, rows, panel, place, totals);
   return kInRange;
 }
 
@@ -237,7 +244,7 @@ HWY_NOINLINE void PanelTile(const Gemm::Args& args, DecodeFn decode, int64_t m, 
     const int64_t end = std::min(k + w.leaf, w.k);
     decode(w.data + tile * w.tile_bytes(), k + w.phase, end + w.phase, panel);
     for (int64_t r = 0; r < rows; r += kMaxRows) {
-      flags |= PanelRows<kMaxRows>(args, std::min(kMaxRows, rows - r), panel, k, end, m + r,
+      flags |= PanelRows<kMaxRows>(args, std::min(kMaxRows, rows - r), panel, {k, end, m + r},
                                    {fixed + r * kTileRows, fast + r * kTileRows});
     }
   }

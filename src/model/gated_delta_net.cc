@@ -5,21 +5,16 @@
 
 namespace trivet::model {
 
-void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                   std::span<const float> x, const Sums& sums) {
+namespace {
+
+// Queries and keys, normalised, and values, after the convolution: [T, channels].
+std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
+                          std::span<const float> in) {
   const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
-  if (shard.v_heads == 0) return;
-  const device::Workspace::Frame frame(&runtime.workspace);
   const auto tokens = static_cast<int64_t>(step.tokens.size());
-  const int64_t dk = geometry.k_dim, dv = geometry.v_dim, stride = weights.in.n;
-  const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * dv;  // queries, keys, values
-
-  const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
-  runtime.Multiply(x, tokens, weights.in, in);
-  const float* z = in.data() + channels;
-  const float* ba = z + shard.v_heads * dv;
-
+  const int64_t dk = geometry.k_dim, stride = weights.in.n;
+  const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * geometry.v_dim;
   const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
   const kernels::Conv1d::Args conv{in.data(),
                                    stride,
@@ -44,7 +39,27 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
   runtime.kernels.l2_norm->run({qkv.data(), rows, dk, scale, 0, heads});
   runtime.kernels.l2_norm->run({qkv.data() + shard.k_heads * dk, rows, dk, 1.0F, 0, heads});
+  return qkv;
+}
 
+}  // namespace
+
+void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
+                   std::span<const float> x, const Sums& sums) {
+  const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
+  const plan::DeltaNetShard& shard = runtime.shard.delta_net;
+  if (shard.v_heads == 0) return;
+  const device::Workspace::Frame frame(&runtime.workspace);
+  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t dk = geometry.k_dim, dv = geometry.v_dim, stride = weights.in.n;
+  const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * dv;  // queries, keys, values
+
+  const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
+  runtime.Multiply(x, tokens, weights.in, in);
+  const float* z = in.data() + channels;
+  const float* ba = z + shard.v_heads * dv;
+
+  const std::span<float> qkv = Convolve(runtime, weights, index, step, in);
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.v_heads * dv);  // [T, v_heads * dv]
   const kernels::DeltaNet::Args delta{qkv.data(),
                                       channels,

@@ -54,6 +54,7 @@ struct DTypeUnit {
   int64_t elements = 1;
   int64_t bytes = 1;
 };
+/// The storage unit of `dtype`.
 DTypeUnit UnitOf(DType dtype);
 
 /// Bits of one element; of a block format the share of the block, rounded down.

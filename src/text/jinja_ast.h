@@ -16,6 +16,7 @@ inline constexpr int kMaxTreeDepth = 100;
 /// Most parameters of a macro, and most keywords of a call.
 inline constexpr int64_t kMaxParameters = 255;
 
+/// An operator of an expression.
 enum class Op {
   kAdd,
   kSubtract,
@@ -45,6 +46,7 @@ struct ArgumentExprs {
   ExprPtr double_star;  // **mapping, or null
 };
 
+/// What kind of expression a node is.
 enum class ExprKind {
   kConst,      // value
   kName,       // name
@@ -68,6 +70,7 @@ enum class ExprKind {
   kTest,       // children[0] is name(arguments)
 };
 
+/// A node of an expression.
 struct Expr {
   ExprKind kind = ExprKind::kConst;
   int line = 1;
@@ -99,6 +102,7 @@ struct MacroDefinition {
   Body body;
 };
 
+/// What kind of statement a node is.
 enum class StmtKind {
   kData,        // text
   kPrint,       // expr
@@ -114,6 +118,7 @@ enum class StmtKind {
   kContinue,
 };
 
+/// A node of a template.
 struct Stmt {
   StmtKind kind = StmtKind::kData;
   int line = 1;

@@ -351,7 +351,7 @@ Result<Value> Json(Runtime& runtime, const Value& self, const Arguments& argumen
   options.ensure_ascii = arguments.Flag(0, false);
   options.sort_keys = arguments.Flag(3, false);
   if (arguments.Has(1)) {
-    options.item_separator = ",";
+    options.item_separator.assign(1, ',');
     if (arguments.At(1).Is(Kind::kString)) {
       options.indent = arguments.At(1).text();
     } else {

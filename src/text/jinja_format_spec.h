@@ -14,6 +14,7 @@ namespace trivet::text::jinja {
 inline constexpr int64_t kMaxWidth = 1 << 20;
 inline constexpr int64_t kMaxPrecision = 1000;
 
+/// A parsed conversion of a format string.
 struct FormatSpec {
   std::string fill = " ";  // one character
   char align = 0;          // < > ^ or =; 0 means that the type decides

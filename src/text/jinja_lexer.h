@@ -13,6 +13,7 @@
 
 namespace trivet::text::jinja {
 
+/// What kind of token it is.
 enum class TokenKind {
   kData,  // text that is copied
   kPrintBegin,
@@ -27,6 +28,7 @@ enum class TokenKind {
   kEnd,
 };
 
+/// One token of the source.
 struct Token {
   TokenKind kind = TokenKind::kEnd;
   std::string text;  // of a string: its value

@@ -22,6 +22,7 @@ Result<Value> Concatenate(Runtime& runtime, const std::vector<Value>& parts);
 struct SliceBounds {
   Value start, stop, step;
 };
+/// The elements of `value` within `bounds`, with the rules of Python.
 Result<Value> Slice(Runtime& runtime, const Value& value, const SliceBounds& bounds);
 /// What a loop over `value` goes through; an iterator is used up.  Errors: a value that cannot be iterated.
 Result<std::vector<Value>> Iterate(Runtime& runtime, const Value& value);

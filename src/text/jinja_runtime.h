@@ -32,6 +32,7 @@ struct CallArguments {
 
 struct Scope;
 
+/// A macro, and the scope it was defined in.
 struct MacroObject : Object {
   const MacroDefinition* definition = nullptr;
   Scope* scope = nullptr;  // where it was defined; the evaluator keeps it
@@ -143,10 +144,12 @@ struct Native {
   Result<Value> (*run)(Runtime& runtime, const Value& self, const Arguments& arguments);
 };
 
+/// A function of the environment.
 struct FunctionObject : Object {
   const Native* native = nullptr;
 };
 
+/// A method, and the value it belongs to.
 struct MethodObject : Object {
   const Native* native = nullptr;
   Value self;

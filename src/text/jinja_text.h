@@ -34,6 +34,7 @@ struct StripSides {
   bool left = true;
   bool right = true;
 };
+/// A copy of `text` without white space, or without any of `chars`, at the chosen sides.
 std::string_view Strip(std::string_view text, StripSides sides = {}, std::optional<std::string_view> chars = {});
 
 /// Letter case as in Python, full mappings and the final sigma included.
@@ -73,6 +74,7 @@ struct Replacement {
   std::string_view with;
   int64_t count = -1;
 };
+/// A copy with occurrences replaced; nothing when it would be longer than `max_bytes`.
 std::optional<std::string> Replace(std::string_view text, const Replacement& replacement, size_t max_bytes);
 
 /// `text` with & < > ' " written as HTML entities.

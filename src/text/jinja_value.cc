@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// shared_ptr: values of a template refer to each other as Python objects do; none of them is the owner.
 #include "text/jinja_value.h"
 
 #include <fmt/format.h>

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// shared_ptr: values of a template refer to each other as Python objects do; none of them is the owner.
 // Values of the template language, with Python's meaning of truth, equality, order and printing. Strings, sequences and
 // dictionaries never change once made; every container knows how deep and how large it is, so that walking a value is
 // bounded whatever the template does.
@@ -21,6 +22,7 @@ namespace trivet::text::jinja {
 inline constexpr int kMaxNesting = 96;
 inline constexpr int64_t kMaxWeight = int64_t{64} << 20;
 
+/// What kind of value it is.
 enum class Kind {
   kUndefined,
   kNone,
@@ -110,43 +112,51 @@ class Value {
   std::shared_ptr<Object> object_;
 };
 
+/// A text.
 struct StringObject : Object {
   std::string text;
   int64_t length = 0;
   bool markup = false;
 };
 
+/// A list or a tuple.
 struct SequenceObject : Object {
   std::vector<Value> items;
   int64_t start = 0, stop = 0, step = 1;  // of a range
   bool grouped = false;                   // a tuple of |groupby, which has attributes
 };
 
+/// A dict, in order of insertion.
 struct DictObject : Object {
   std::vector<std::pair<Value, Value>> entries;  // in insertion order
   std::vector<uint32_t> order;                   // entries by increasing key
 };
 
+/// The keys, values or items of a dict.
 struct ViewObject : Object {
   enum class What { kKeys, kValues, kItems } what = What::kKeys;
   Value dict;
 };
 
+/// A sequence that can be walked once.
 struct IteratorObject : Object {
   std::vector<Value> items;
   size_t next = 0;
 };
 
+/// What cycler() returns.
 struct CyclerObject : Object {
   std::vector<Value> items;
   size_t position = 0;
 };
 
+/// What joiner() returns.
 struct JoinerObject : Object {
   Value separator;
   bool used = false;
 };
 
+/// What namespace() returns.
 struct Namespace {
   std::vector<std::pair<std::string, Value>> attributes;
 };
