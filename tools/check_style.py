@@ -29,7 +29,6 @@ NO_MIRROR = (
     (r"src/cli/", "commands are tested through the program"),
     (r".*/no_\w+\.cc", "an absent library: holds one error"),
     (r"src/kernels/\w+_(ref|simd)\.cc", "the parity tests walk every row of every family"),
-    (r"src/checkpoint/gguf_model\.cc", "a table of names: checked by running the real file that tools/get_model fetches"),
     (r"src/base/(check|env|log)\.cc", "a few lines around abort, getenv and the logger"),
 )
 
