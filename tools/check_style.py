@@ -34,7 +34,7 @@ NO_MIRROR = (
 
 MARKERS = re.compile(r"\b(?:TODO|FIXME|XXX)\b|\bfor now\b|\bnot implemented\b", re.IGNORECASE)
 # The project speaks of itself alone: not of the tools, machines or meetings it was written with.
-FOREIGN = re.compile(r"\b(?:copilot|chatgpt|claude|anthropic|sub-?agents?|this session)\b", re.I)
+FOREIGN = re.compile(r"\b(?:copilot|chatgpt|claude|anthropic|sub-?agents?|(?<!jinja2\.)sandbox(?:ed)?|this session)\b", re.I)
 MACHINE_PATH = re.compile(r"(?<![\w.$}~*)-])/(?:home|root|work|workspace|Users)/")
 VAGUE_NAMES = re.compile(r"(?:^|_)(?:utils?|common|helpers?|misc|manager)(?:_|$)")
 SELF = ("tools/check_style.py", "tests/tools/test_check_style.py")  # they must spell what they look for

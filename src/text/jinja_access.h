@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a dot, brackets and a call reach: items, attributes and methods, under the rules of the immutable sandbox.
+// What a dot, brackets and a call reach: items, attributes and methods, under the rules of an environment that changes
+// nothing.
 #pragma once
 
 #include <string_view>

@@ -12,7 +12,7 @@ namespace trivet::text::jinja {
 const Native* FindMethod(Kind kind, std::string_view name);
 /// The method `name` of strings, or null.
 const Native* FindStringMethod(std::string_view name);
-/// Whether Python's method of this name would change a value of this kind, which the sandbox hides.
+/// Whether Python's method of this name would change a value of this kind, which templates may not do.
 bool IsChangingMethod(Kind kind, std::string_view name);
 /// Whether Python has a method of this name for the kind that this language leaves out.
 bool IsOtherMethod(Kind kind, std::string_view name);
