@@ -97,18 +97,19 @@ Error WrongType(std::string_view what, std::string_view key, const char* expecte
 
 Result<Json> ParseJson(std::string_view text, std::string_view what, const JsonLimits& limits) {
   if (static_cast<int64_t>(text.size()) > limits.max_bytes) {
-    return MakeError(Code::kCapacity, fmt::format("{}: expected at most {} bytes of JSON, found {}; not read", what,
+    return MakeError(Code::kCapacity, fmt::format("{}: expected at most {} bytes of JSON, found {}; shorten it", what,
                                                   limits.max_bytes, text.size()));
   }
   // The parser takes a NUL for the end of its input, which would hide what follows.
   if (const size_t nul = text.find('\0'); nul != std::string_view::npos) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected valid JSON, found a NUL byte at byte {}", what, nul));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected valid JSON, found a NUL byte at byte {}; correct it", what, nul));
   }
   Builder builder(limits);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
   if (!parsed) {
     return MakeError(Code::kInvalid,
-                     fmt::format("{}: expected valid JSON, found an error {}", what, builder.failure()));
+                     fmt::format("{}: expected valid JSON, found an error {}; correct it", what, builder.failure()));
   }
   return builder.TakeRoot();
 }

@@ -20,6 +20,7 @@ constexpr CodeRow kCodes[] = {
     {Code::kCapacity, "capacity", 7},
     {Code::kIo, "io", 8},
     {Code::kPeer, "peer", 9},
+    {Code::kDiffers, "differs", 10},
 };
 
 const CodeRow& Row(Code code) {

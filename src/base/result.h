@@ -21,6 +21,7 @@ enum class Code {
   kCapacity,     // memory, context or cache is too small
   kIo,           // the operating system refused
   kPeer,         // a rank died, hung or reported a failure
+  kDiffers,      // results that must be equal are not
 };
 
 /// The process exit status of `code`.

@@ -160,7 +160,7 @@ Status Execute(BenchFlags flags) {
                      fmt::format("{}: expected 1 to 1000000, found {}; choose a value in that range", name, value));
   }
   flags.engine.max_context = needed;
-  flags.engine.max_sequences = std::max(flags.engine.max_sequences, flags.sequences);
+  flags.engine.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   options.numerics = kernels::Numerics::kExact;
   TRY_ASSIGN(const Loaded exact, Load(flags.engine, options));
@@ -199,6 +199,7 @@ Status Execute(BenchFlags flags) {
 Run AddBench(CLI::App* app) {
   auto flags = std::make_shared<BenchFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.Add(app);
+  for (const char* fixed : {"--numerics", "--max-model-len", "--max-num-seqs"}) app->remove_option(app->get_option(fixed));
   app->add_option("--prompt-tokens", flags->prompt, "prompt length of each sequence");
   app->add_option("--tokens", flags->tokens, "tokens to decode for each sequence");
   app->add_option("--sequences", flags->sequences, "sequences at once");

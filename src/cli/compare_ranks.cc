@@ -31,7 +31,7 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
   for (size_t i = 0; i < a.size(); ++i) {
     if (std::memcmp(&a[i], &b[i], sizeof(float)) == 0) continue;
     return MakeError(
-        Code::kInvalid,
+        Code::kDiffers,
         fmt::format("logits: expected the bytes of {} ranks, found {} instead of {} at position {}, id {}; run "
                     "score --sites under both and compare",
                     ranks, a[i], b[i], i / static_cast<size_t>(model.geometry.vocab),

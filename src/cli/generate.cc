@@ -45,9 +45,14 @@ void PrintJson(const Session& session, const engine::Generation& generation) {
                {"token_ids", generation.tokens},
                {"finish_reason", engine::FinishReasonName(generation.finish)},
                {"prompt_tokens", generation.prompt.size()}};
-  if (session.flags.logprobs >= 0) line["logprobs"] = LogprobsJson(session, generation);
+  if (!generation.logprobs.empty()) line["logprobs"] = LogprobsJson(session, generation);
   std::puts(DumpJson(line).c_str());
   std::fflush(stdout);
+}
+
+// After a text, for people.
+void PrintLogprobs(const Session& session, const engine::Generation& generation) {
+  if (!generation.logprobs.empty()) std::puts(DumpJson(LogprobsJson(session, generation), 1).c_str());
 }
 
 void PrintTimes(const Session& session, const engine::Generator& generator) {
@@ -81,18 +86,17 @@ Result<engine::Generation> Stream(Session* session, std::vector<TokenId> prompt,
   } else {
     std::puts("");
     std::fflush(stdout);  // before anything follows on standard error
-    if (session->flags.logprobs >= 0) std::puts(DumpJson(LogprobsJson(*session, last), 1).c_str());
+    PrintLogprobs(*session, last);
   }
   return last;
 }
 
 // All lines of a file as one continuous batch; one JSON object or one text each, in the order they end.
 Status Batch(Session* session, engine::Generator* generator) {
-  TRY_ASSIGN(const std::vector<std::vector<TokenId>> prompts, ReadPromptFile(session->flags, session->prompts));
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    engine::GenerationRequest request = session->base;
-    request.prompt = prompts[i];
-    const Result<int64_t> submitted = generator->Submit(std::move(request));
+  TRY_ASSIGN(std::vector<engine::GenerationRequest> requests,
+             ReadPromptFile(session->flags, session->prompts, session->base));
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const Result<int64_t> submitted = generator->Submit(std::move(requests[i]));
     if (!submitted.ok()) {
       return MakeError(submitted.error().code,
                        fmt::format("{}, entry {}: {}", session->flags.prompts, i, submitted.error().message));
@@ -102,6 +106,7 @@ Status Batch(Session* session, engine::Generator* generator) {
     if (generation.finish == engine::FinishReason::kNone) return;
     if (session->flags.json) return PrintJson(*session, generation);
     std::printf("[%ld] %s\n", generation.index, generation.text.c_str());
+    PrintLogprobs(*session, generation);
     std::fflush(stdout);
   });
 }
@@ -129,7 +134,7 @@ Status Chat(Session* session, engine::Generator* generator) {
     Result<std::vector<TokenId>> prompt = session->prompts.EncodeChat({{"messages", messages}});
     if (!prompt.ok()) return prompt.error();
     Result<engine::Generation> answer = Stream(session, std::move(prompt).value(), generator);
-    if (!answer.ok() && answer.error().code == Code::kCapacity) {
+    if (terminal && !answer.ok() && answer.error().code == Code::kCapacity) {
       std::fprintf(stderr, "%s; /reset starts over\n", answer.error().message.c_str());
       messages.erase(messages.size() - 1);
       continue;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/str.h"
+#include "engine/request_options.h"
 
 namespace trivet::cli {
 namespace {
@@ -35,45 +36,37 @@ Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine
                                                Quote(DumpJson(line).substr(0, 80))));
 }
 
-// The flag's value, else generation_config.json's, else `value` as it is.
-template <class T>
-Status Choose(const std::optional<T>& flag, const Json& config, const char* key, T* value) {
-  if constexpr (std::is_same_v<T, double>) {
-    TRY_ASSIGN(*value, GetDouble(config, key, *value, "generation_config.json"));
-  } else {
-    TRY_ASSIGN(*value, GetInt(config, key, *value, "generation_config.json"));
-  }
-  if (flag) *value = *flag;
-  return {};
-}
-
 }  // namespace
 
 void GenerateFlags::Add(CLI::App* app) {
   engine.Add(app);
   app->add_option("--prompt,-p", prompt, "one user turn, through the chat template; standard input when absent");
   app->add_flag("--raw", raw, "continue the text itself, without the chat template");
-  app->add_flag("--chat", chat, "interactive conversation with history");
+  app->add_flag("--chat", chat, "interactive conversation with history; /reset forgets it, /exit ends");
   app->add_option("--system", system, "system message before the user's");
   app->add_option(
       "--prompts", prompts,
-      "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch; answers come as they end");
+      "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch; answers come as they end. A line's "
+      "own temperature, top_k, top_p, min_p, penalties, seed, stop, max_tokens, ignore_eos and logprobs win over "
+      "flags");
   app->add_flag("--json", json, "one JSON line per answer");
   app->add_option("--max-tokens", max_tokens, "tokens to generate at most; 0 is up to the context");
-  app->add_option("--temperature", temperature, "0 takes the likeliest token");
+  app->add_option("--temperature", temperature,
+                  "0 takes the likeliest token; the model's generation_config.json decides when absent");
   app->add_option("--top-k", top_k, "sample among the k likeliest; 0 is off");
-  app->add_option("--top-p", top_p, "sample among the likeliest whose mass reaches p");
-  app->add_option("--min-p", min_p, "drop tokens below p times the likeliest");
-  app->add_option("--repetition-penalty", repetition_penalty, "above 1 discourages tokens of prompt and answer");
-  app->add_option("--frequency-penalty", frequency_penalty, "subtracted per occurrence in the answer");
-  app->add_option("--presence-penalty", presence_penalty, "subtracted once per token of the answer");
+  app->add_option("--top-p", top_p, "sample among the likeliest whose mass reaches p, above 0 and at most 1");
+  app->add_option("--min-p", min_p, "drop tokens below p times the likeliest, 0 to 1");
+  app->add_option("--repetition-penalty", repetition_penalty,
+                  "above 1 discourages tokens of prompt and answer, 0.01 to 100");
+  app->add_option("--frequency-penalty", frequency_penalty, "subtracted per occurrence in the answer, -2 to 2");
+  app->add_option("--presence-penalty", presence_penalty, "subtracted once per token of the answer, -2 to 2");
   app->add_option("--seed", seed, "seed of the random numbers");
   app->add_option("--stop", stop, "text that ends the answer; may be repeated")->take_all();
   app->add_flag("--ignore-eos", ignore_eos, "go on after end tokens");
-  app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives");
+  app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives, 0 to 100");
   app->add_flag("--show-plan", show_plan, "print the layout table first");
-  CLI::Option* compare =
-      app->add_option("--compare-ranks", compare_ranks, "afterwards compare all logits with those of this many ranks");
+  CLI::Option* compare = app->add_option("--compare-ranks", compare_ranks,
+                                         "afterwards compare all logits with those of this many ranks; 0: no");
   CLI::Option* chats = app->get_option("--chat");
   CLI::Option* file = app->get_option("--prompts");
   chats->excludes(app->get_option("--prompt"), file, app->get_option("--raw"), compare);
@@ -85,22 +78,22 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   engine::GenerationRequest request;
   sampling::SamplingParams& params = request.sampling;
   TRY_ASSIGN(const bool sample, GetBool(generation_config, "do_sample", true, "generation_config.json"));
-  TRY(Choose(std::optional<double>(), generation_config, "temperature", &params.temperature));
+  TRY(engine::ReadSampling(generation_config, "generation_config.json", &params));
   if (!sample) params.temperature = 0;
-  if (flags.temperature) params.temperature = *flags.temperature;
-  TRY(Choose(flags.top_k, generation_config, "top_k", &params.top_k));
-  TRY(Choose(flags.top_p, generation_config, "top_p", &params.top_p));
-  TRY(Choose(flags.min_p, generation_config, "min_p", &params.min_p));
-  TRY(Choose(flags.repetition_penalty, generation_config, "repetition_penalty", &params.repetition_penalty));
-  TRY(Choose(flags.frequency_penalty, Json::object(), "", &params.frequency_penalty));
-  TRY(Choose(flags.presence_penalty, Json::object(), "", &params.presence_penalty));
+  params.temperature = flags.temperature.value_or(params.temperature);
+  params.top_k = flags.top_k.value_or(params.top_k);
+  params.top_p = flags.top_p.value_or(params.top_p);
+  params.min_p = flags.min_p.value_or(params.min_p);
+  params.repetition_penalty = flags.repetition_penalty.value_or(params.repetition_penalty);
+  params.frequency_penalty = flags.frequency_penalty.value_or(params.frequency_penalty);
+  params.presence_penalty = flags.presence_penalty.value_or(params.presence_penalty);
   params.seed = flags.seed;
-  if (flags.logprobs < -1 || flags.logprobs > 100) {
-    return MakeError(Code::kUsage, fmt::format("--logprobs: expected 0 to 100, found {}; choose a value in that range",
-                                               flags.logprobs));
+  request.logprobs = flags.logprobs.has_value();
+  params.logprobs = static_cast<int>(flags.logprobs.value_or(0));
+  if (params.logprobs < 0 || params.logprobs > engine::kMaxLogprobs) {
+    return MakeError(Code::kUsage, fmt::format("--logprobs: expected 0 to {}, found {}; choose a value in that range",
+                                               engine::kMaxLogprobs, params.logprobs));
   }
-  request.logprobs = flags.logprobs >= 0;
-  params.logprobs = static_cast<int>(flags.logprobs);
   if (flags.max_tokens < 0) {
     return MakeError(
         Code::kUsage,
@@ -133,9 +126,11 @@ Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engi
   return ids;
 }
 
-Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& flags, const engine::Prompts& prompts) {
+Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlags& flags,
+                                                              const engine::Prompts& prompts,
+                                                              const engine::GenerationRequest& base) {
   TRY_ASSIGN(const std::string text, ReadTextFile(flags.prompts, int64_t{1} << 30));
-  std::vector<std::vector<TokenId>> all;
+  std::vector<engine::GenerationRequest> all;
   const std::vector<std::string> lines = Split(text, '\n');
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].find_first_not_of(" \t\r") == std::string::npos) continue;
@@ -143,7 +138,10 @@ Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& fl
     TRY_ASSIGN(const Json line, ParseJson(lines[i], where));
     Result<std::vector<TokenId>> ids = EncodeLine(flags, prompts, line);
     if (!ids.ok()) return MakeError(ids.error().code, where + ": " + ids.error().message);
-    all.push_back(std::move(ids).value());
+    engine::GenerationRequest request = base;
+    TRY(engine::ReadRequest(line, where, &request));
+    request.prompt = std::move(ids).value();
+    all.push_back(std::move(request));
   }
   if (all.empty()) {
     return MakeError(Code::kInvalid,

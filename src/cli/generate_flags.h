@@ -22,11 +22,10 @@ struct GenerateFlags {
   bool raw = false, chat = false, json = false, show_plan = false, ignore_eos = false;
   int64_t compare_ranks = 0;
   int64_t max_tokens = 0;
-  int64_t logprobs = -1;
   std::vector<std::string> stop;
   // Unset ones take generation_config.json's value, then the default.
   std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
-  std::optional<int64_t> top_k;
+  std::optional<int64_t> top_k, logprobs;
   uint64_t seed = 0;
 
   /// Adds the flags to a command.
@@ -41,8 +40,11 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
 Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engine::Prompts& prompts,
                                           const std::string& text);
 
-/// Token ids of every line of --prompts FILE.jsonl: {"prompt": text}, {"messages": [...]} or {"token_ids": [...]}.
-/// Errors:  kInvalid names the line.
-Result<std::vector<std::vector<TokenId>>> ReadPromptFile(const GenerateFlags& flags, const engine::Prompts& prompts);
+/// A request for every line of --prompts FILE.jsonl: {"prompt": text}, {"messages": [...]} or {"token_ids": [...]},
+/// with the sampling and limits of `base` where the line has none of its own (engine/request_options.h). Errors:
+/// kInvalid names the line.
+Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlags& flags,
+                                                              const engine::Prompts& prompts,
+                                                              const engine::GenerationRequest& base);
 
 }  // namespace trivet::cli

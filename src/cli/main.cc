@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -54,16 +55,28 @@ trivet::Status FlushOutput() {
                                                   "; the output is incomplete");
 }
 
+// The library reads an empty text as the number 0, and shows empty lists as defaults.
+void Tidy(CLI::App* app) {
+  for (CLI::Option* option : app->get_options()) {
+    if (option->get_default_str() == "[]") option->default_str("");
+    const std::string type = option->get_type_name();
+    if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
+    option->check([](const std::string& text) { return text.empty() ? "expected a number, found nothing" : ""; });
+  }
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Trivet: one language model on any number of ranks, bit for bit as on one."};
   app.set_version_flag("--version", "trivet " TRIVET_VERSION);
   app.require_subcommand(1);
   app.option_defaults()->take_last();
+  app.get_formatter()->column_width(40);
   std::vector<std::pair<CLI::App*, trivet::cli::Run>> runs;
   for (const Command& command : kCommands) {
     CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    sub->option_defaults()->take_last();
+    sub->option_defaults()->take_last()->always_capture_default();
     runs.emplace_back(sub, command.add(sub));
+    Tidy(sub);
   }
   try {
     app.parse(argc, argv);
@@ -88,6 +101,7 @@ int Main(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   OpenStandardStreams();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file over the size limit is a write error with a message
   try {
     return Main(argc, argv);
   } catch (const std::bad_alloc&) {

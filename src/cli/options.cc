@@ -18,7 +18,7 @@ void LayoutFlags::Add(CLI::App* app) {
   app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
       ->take_all()
       ->delimiter(',');
-  app->add_option("--pad-to", pad_to, "pad every axis to the geometry it has at this many ranks");
+  app->add_option("--pad-to", pad_to, "pad every axis to the geometry it has at this many ranks; 0: no");
 }
 
 Result<plan::LayoutOptions> LayoutFlags::Options() const {
@@ -44,14 +44,18 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--numerics", numerics, "exact: the same bits for every layout; fast: for the same layout only");
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
-  app->add_option("--max-num-seqs", max_sequences, "sequences that run at once");
+  app->add_option("--max-num-seqs", max_sequences, "sequences that run at once, 1 to 4096");
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
-  app->add_option("--kv-tokens", kv_tokens, "capacity of the KV cache in tokens; 0 chooses");
-  app->add_option("--rows", rows, "kernel rows: a suffix such as ref, avx2 or avx512");
+  app->add_option("--kv-tokens", kv_tokens,
+                  "capacity of the KV cache in tokens; 0: every sequence's context, within a quarter of the memory");
+  app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
       ->take_all()
       ->delimiter(',');
-  app->add_option("--fault", fault, "plant a fault that the proofs must catch, such as partial-bf16:rank=1");
+  app->add_option(
+      "--fault", fault,
+      "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, die or hang, with "
+      ":rank=N, such as partial-bf16:rank=1");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }

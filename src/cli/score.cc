@@ -167,6 +167,9 @@ Status Execute(const ScoreFlags& flags) {
                      "score: expected --last without --logprobs and --perplexity, which need every "
                      "position; leave one out");
   }
+  if (flags.hidden && flags.out.empty()) {
+    return MakeError(Code::kUsage, "score: expected --out FILE beside --hidden, found none; give one");
+  }
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY(CheckPaths(flags));
   TRY_ASSIGN(const Sequences sequences, ReadSequences(flags));

@@ -17,14 +17,14 @@ Result<Buffer> Buffer::Make(int64_t bytes, std::string_view what) {
   if (bytes == 0) return buffer;
   if (bytes < 0) {
     return MakeError(Code::kCapacity, fmt::format("{}: expected a size of at most 2^63 - 1 bytes, found more; use more "
-                                                  "ranks or a shorter context",
+                                                  "ranks, a shorter context or fewer --kv-tokens",
                                                   what));
   }
   void* memory =
       ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
-    return MakeError(Code::kCapacity, fmt::format("{}: expected {} of memory, found: {}; use more ranks or a shorter "
-                                                  "context",
+    return MakeError(Code::kCapacity, fmt::format("{}: expected {} of memory, found: {}; use more ranks, a shorter "
+                                                  "context or fewer --kv-tokens",
                                                   what, HumanBytes(static_cast<double>(bytes)), std::strerror(errno)));
   }
   buffer.data_ = static_cast<std::byte*>(memory);

@@ -21,6 +21,7 @@ constexpr int64_t kMaxExperts = int64_t{1} << 16;
 constexpr int64_t kMaxExpertsOfAllLayers = int64_t{1} << 18;
 constexpr int64_t kMaxTopK = 128;
 constexpr int64_t kMaxConvWidth = 64;
+constexpr double kMaxNormEps = 1;  // real ones are 1e-6 to 1e-5; more would drown any hidden state
 constexpr int64_t kMaxWindow = int64_t{1} << 31;
 
 // The word of every layer.
@@ -89,6 +90,9 @@ Result<Geometry> ReadCommon(const Json& text) {
   TRY_ASSIGN(geometry.vocab, NeedExtent(text, "vocab_size"));
   TRY_ASSIGN(geometry.max_positions, NeedExtent(text, "max_position_embeddings"));
   TRY_ASSIGN(geometry.norm_eps, PositiveDouble(text, "rms_norm_eps", 1e-6));
+  if (geometry.norm_eps > kMaxNormEps) {
+    return InvalidKey("rms_norm_eps", fmt::format("at most {}", kMaxNormEps), fmt::format("{}", geometry.norm_eps));
+  }
   TRY_ASSIGN(geometry.tied_head, GetBool(text, "tie_word_embeddings", false, kConfig));
   TRY_ASSIGN(const int64_t layers, NeedExtent(text, "num_hidden_layers", kMaxLayers));
   geometry.layers.resize(static_cast<size_t>(layers));

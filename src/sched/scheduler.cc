@@ -60,14 +60,14 @@ Status Scheduler::Submit(Request request) {
   if (total > limits_.max_context) {
     return MakeError(Code::kCapacity,
                      fmt::format("request {}: expected at most {} tokens of context, found {} prompt + {} new = {}; "
-                                 "shorten the prompt or lower max_new_tokens",
+                                 "shorten it, or raise --max-model-len",
                                  Number(request.id), limits_.max_context, prompt, request.max_new_tokens, total));
   }
   if (PagesFor(total) > limits_.pages) {
     return MakeError(
         Code::kCapacity,
         fmt::format("request {}: expected at most {} cache pages of {} tokens, found {} for {} prompt + {} "
-                    "new tokens; shorten the request or give the cache more memory",
+                    "new tokens; shorten it, or raise --kv-tokens",
                     Number(request.id), limits_.pages, kPageTokens, PagesFor(total), prompt, request.max_new_tokens));
   }
   Sequence sequence;

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_options.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/str.h"
+
+namespace trivet::engine {
+namespace {
+
+// An integer of [low, high], `fallback` when absent.
+Result<int64_t> GetIntIn(const Json& object, std::string_view key, int64_t fallback, std::pair<int64_t, int64_t> range,
+                         std::string_view what) {
+  const Json* found = Find(object, key);
+  if (found == nullptr || found->is_null()) return fallback;
+  TRY_ASSIGN(const int64_t value, GetInt(object, key, fallback, what));
+  if (value >= range.first && value <= range.second) return value;
+  return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected {} to {}, found {}; give a value in this range",
+                                               what, key, range.first, range.second, value));
+}
+
+Status ReadStops(const Json& object, std::string_view what, std::vector<std::string>* stop) {
+  const Json* found = Find(object, "stop");
+  if (found == nullptr || found->is_null()) return {};
+  const Json list = found->is_array() ? *found : Json::array({*found});
+  std::vector<std::string> texts;
+  for (const Json& text : list) {
+    if (!text.is_string()) {
+      return MakeError(Code::kInvalid, fmt::format("{}: \"stop\": expected a text or a list of texts, found {}; give "
+                                                   "one of these",
+                                                   what, Quote(DumpJson(*found).substr(0, 80))));
+    }
+    texts.push_back(text.get<std::string>());
+  }
+  *stop = std::move(texts);
+  return {};
+}
+
+}  // namespace
+
+Status ReadSampling(const Json& object, std::string_view what, sampling::SamplingParams* params) {
+  const std::pair<const char*, double*> numbers[] = {{"temperature", &params->temperature},
+                                                     {"top_p", &params->top_p},
+                                                     {"min_p", &params->min_p},
+                                                     {"repetition_penalty", &params->repetition_penalty},
+                                                     {"frequency_penalty", &params->frequency_penalty},
+                                                     {"presence_penalty", &params->presence_penalty}};
+  for (const auto& [key, value] : numbers) {
+    TRY_ASSIGN(*value, GetDouble(object, key, *value, what));
+  }
+  TRY_ASSIGN(params->top_k, GetInt(object, "top_k", params->top_k, what));
+  return {};
+}
+
+Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request) {
+  sampling::SamplingParams& params = request->sampling;
+  TRY(ReadSampling(object, what, &params));
+  TRY_ASSIGN(request->max_tokens, GetIntIn(object, "max_tokens", request->max_tokens, {0, INT32_MAX}, what));
+  TRY_ASSIGN(const int64_t seed,
+             GetIntIn(object, "seed", static_cast<int64_t>(params.seed), {INT64_MIN, INT64_MAX}, what));
+  params.seed = static_cast<uint64_t>(seed);
+  const int64_t none = -1;
+  TRY_ASSIGN(const int64_t logprobs,
+             GetIntIn(object, "logprobs", request->logprobs ? params.logprobs : none, {0, kMaxLogprobs}, what));
+  request->logprobs = logprobs >= 0;
+  params.logprobs = static_cast<int>(std::max<int64_t>(logprobs, 0));
+  TRY_ASSIGN(request->ignore_eos, GetBool(object, "ignore_eos", request->ignore_eos, what));
+  TRY(ReadStops(object, what, &request->stop));
+  if (const Status valid = sampling::Validate(params); !valid.ok()) {
+    return MakeError(Code::kInvalid, fmt::format("{}: {}", what, valid.error().message));
+  }
+  return {};
+}
+
+}  // namespace trivet::engine

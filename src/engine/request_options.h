@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Sampling and limits of a request as JSON says them: in generation_config.json, in a line of a prompt file.
+#pragma once
+
+#include <string_view>
+
+#include "base/json.h"
+#include "base/result.h"
+#include "engine/generation.h"
+
+namespace trivet::engine {
+
+/// Most alternatives that can be reported for a token.
+inline constexpr int64_t kMaxLogprobs = 100;
+
+/// Reads temperature, top_k, top_p, min_p, repetition_penalty, frequency_penalty and presence_penalty where `object`
+/// has them; other keys are not looked at. Ranges are checked by sampling::Validate.
+///   what  the object's name in messages
+/// Errors:  kInvalid for a value of a wrong type.
+Status ReadSampling(const Json& object, std::string_view what, sampling::SamplingParams* params);
+
+/// ReadSampling, and besides max_tokens, seed, stop (a text or a list of them), ignore_eos and logprobs (alternatives
+/// reported for each token); what `object` lacks stays as `request` has it.
+/// Errors:  kInvalid names the key, its range and the value.
+Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request);
+
+}  // namespace trivet::engine

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The program as its users see it: arguments in; exit status, standard output and standard error out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "base/json.h"
+#include "base/str.h"
+#include "tests/io/temp_dir.h"
+
+namespace trivet::cli {
+namespace {
+
+using testing::HasSubstr;
+
+struct Outcome {
+  int status = -1;
+  std::string out, err;
+};
+
+class Program : public testing::Test {
+ protected:
+  // Runs the program through the shell, so `arguments` are quoted as a user would.
+  Outcome Run(const std::string& arguments) {
+    const std::string out = dir_.Path("out"), err = dir_.Path("err");
+    const std::string command = std::string(TRIVET_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null";
+    const int status = std::system(command.c_str());
+    Outcome outcome;
+    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    outcome.out = ReadTextFile(out, 1 << 24).value();
+    outcome.err = ReadTextFile(err, 1 << 24).value();
+    return outcome;
+  }
+
+  std::string Write(const std::string& name, const std::string& text) {
+    const std::string path = dir_.Path(name);
+    EXPECT_TRUE(WriteTextFile(path, text).ok());
+    return path;
+  }
+
+  // One line on standard error with every word, nothing on standard output.
+  void Refused(const std::string& arguments, int status, const std::vector<std::string>& words) {
+    const Outcome outcome = Run(arguments);
+    EXPECT_EQ(outcome.status, status) << arguments << "\n" << outcome.err;
+    EXPECT_EQ(outcome.out, "") << arguments;
+    EXPECT_EQ(Split(outcome.err, '\n').size(), 2U) << arguments << "\n" << outcome.err;
+    for (const std::string& word : words) EXPECT_THAT(outcome.err, HasSubstr(word)) << arguments;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(Program, HelpShowsDefaults) {
+  const Outcome help = Run("generate --help");
+  EXPECT_EQ(help.status, 0);
+  EXPECT_THAT(help.out, HasSubstr("INT=512"));
+  EXPECT_THAT(help.out, HasSubstr("/reset"));
+  EXPECT_EQ(help.err, "");
+  EXPECT_EQ(Run("--version").status, 0);
+}
+
+TEST_F(Program, WrongArgumentsAreRefused) {
+  Refused("", 2, {"--help"});
+  Refused("no-such-command", 2, {"--help"});
+  for (const std::string value : {"0", "17", "-3", "three", "''", "1.5"}) {
+    Refused("plan demo --ranks " + value, 2, {"ranks"});
+  }
+  Refused("generate demo -q --prompt hi --temperature ''", 2, {"--temperature"});
+  Refused("generate demo -q --prompt hi --logprobs 101", 2, {"--logprobs", "0 to 100"});
+  Refused("generate demo -q --chat --prompt hi", 2, {"--chat"});
+  Refused("score demo -q --text hi", 2, {"--out"});
+  Refused("score demo -q --text hi --perplexity --hidden", 2, {"--out", "--hidden"});
+  Refused("bench demo --numerics fast", 2, {"--numerics"});
+  Refused("plan " + dir_.Path("nothing"), 3, {"nothing"});
+}
+
+TEST_F(Program, AFifoForAFileIsAnErrorAndNoHang) {
+  ASSERT_EQ(::mkfifo((dir_.Path("config.json")).c_str(), 0600), 0);
+  Refused("plan " + dir_.Path(), 4, {"config.json"});
+}
+
+TEST_F(Program, LinesOfAPromptFileHaveTheirOwnSampling) {
+  const std::string file = Write("prompts.jsonl",
+                                 "{\"prompt\":\"Count from 3 to 6.\",\"max_tokens\":2,\"logprobs\":1}\n"
+                                 "{\"prompt\":\"Count from 3 to 6.\",\"max_tokens\":3}\n");
+  const Outcome run = Run("generate demo -q --temperature 0 --json --prompts " + file);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const std::vector<std::string> lines = Split(run.out, '\n');
+  ASSERT_EQ(lines.size(), 3U);
+  const Json first = ParseJson(lines[0], "first").value(), second = ParseJson(lines[1], "second").value();
+  EXPECT_EQ(first["token_ids"].size(), 2U);
+  EXPECT_EQ(first["logprobs"].size(), 2U);
+  EXPECT_EQ(second["token_ids"].size(), 3U);
+  EXPECT_EQ(Find(second, "logprobs"), nullptr);
+  const Outcome text = Run("generate demo -q --temperature 0 --prompts " + file);
+  EXPECT_THAT(text.out, HasSubstr("\"logprob\""));
+  Refused("generate demo -q --prompts " + Write("bad.jsonl", "{\"prompt\":\"x\",\"top_p\":7}"), 4, {"line 1", "top_p"});
+}
+
+TEST_F(Program, AFileOverTheSizeLimitIsAWriteErrorAndLeavesNothing) {
+  const std::string out = dir_.Path("logits.safetensors");
+  const Outcome run = Run("score demo -q --text 'Count from 3 to 6.' --out " + out);
+  ASSERT_EQ(run.status, 0) << run.err;
+  ASSERT_TRUE(std::filesystem::remove(out));
+  rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 4096;
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  Refused("score demo -q --text 'Count from 3 to 6.' --out " + out, 8, {"logits.safetensors"});
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  for (const auto& entry : std::filesystem::directory_iterator(dir_.Path())) {
+    EXPECT_EQ(entry.path().string().find("logits"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(Program, AFullContextEndsAPipedChat) {
+  const std::string input = Write("lines", "Count from 3 to 6.\n");
+  const std::string binary = TRIVET_BINARY;
+  const int status =
+      std::system((binary + " generate demo -q --chat --max-model-len 8 <" + input + " >/dev/null 2>&1").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+}  // namespace
+}  // namespace trivet::cli

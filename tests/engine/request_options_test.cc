@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/request_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace trivet::engine {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(RequestOptions, WhatIsAbsentStays) {
+  GenerationRequest request;
+  request.max_tokens = 9;
+  request.sampling.temperature = 0.5;
+  request.sampling.logprobs = 3;
+  request.logprobs = true;
+  request.stop = {"end"};
+  ASSERT_TRUE(ReadRequest({{"prompt", "x"}, {"temperature", nullptr}, {"logprobs", nullptr}}, "line 1", &request).ok());
+  EXPECT_EQ(request.max_tokens, 9);
+  EXPECT_EQ(request.sampling.temperature, 0.5);
+  EXPECT_EQ(request.sampling.logprobs, 3);
+  EXPECT_TRUE(request.logprobs);
+  EXPECT_THAT(request.stop, ElementsAre("end"));
+}
+
+TEST(RequestOptions, EveryKeyIsRead) {
+  GenerationRequest request;
+  const Json line = {{"temperature", 0.7},
+                     {"top_k", 5},
+                     {"top_p", 0.9},
+                     {"min_p", 0.1},
+                     {"seed", -2},
+                     {"repetition_penalty", 1.1},
+                     {"frequency_penalty", 0.2},
+                     {"max_tokens", 7},
+                     {"presence_penalty", -0.3},
+                     {"stop", {"a", "b"}},
+                     {"logprobs", 2},
+                     {"ignore_eos", true},
+                     {"unknown", {{"kept", true}}}};
+  ASSERT_TRUE(ReadRequest(line, "line 1", &request).ok());
+  const sampling::SamplingParams& params = request.sampling;
+  EXPECT_EQ(params.temperature, 0.7);
+  EXPECT_EQ(params.top_k, 5);
+  EXPECT_EQ(params.top_p, 0.9);
+  EXPECT_EQ(params.min_p, 0.1);
+  EXPECT_EQ(params.repetition_penalty, 1.1);
+  EXPECT_EQ(params.frequency_penalty, 0.2);
+  EXPECT_EQ(params.presence_penalty, -0.3);
+  EXPECT_EQ(params.seed, static_cast<uint64_t>(-2));
+  EXPECT_EQ(params.logprobs, 2);
+  EXPECT_TRUE(request.logprobs);
+  EXPECT_TRUE(request.ignore_eos);
+  EXPECT_EQ(request.max_tokens, 7);
+  EXPECT_THAT(request.stop, ElementsAre("a", "b"));
+  ASSERT_TRUE(ReadRequest({{"stop", "c"}}, "line 2", &request).ok());
+  EXPECT_THAT(request.stop, ElementsAre("c"));
+}
+
+TEST(RequestOptions, WrongValuesAreNamed) {
+  const struct {
+    Json line;
+    const char* named;
+  } rows[] = {{{{"temperature", "hot"}}, "temperature"},
+              {{{"temperature", -1}}, "temperature"},
+              {{{"top_k", 1.5}}, "top_k"},
+              {{{"top_p", 0}}, "top_p"},
+              {{{"min_p", 2}}, "min_p"},
+              {{{"repetition_penalty", 0}}, "repetition_penalty"},
+              {{{"frequency_penalty", 3}}, "frequency"},
+              {{{"presence_penalty", -3}}, "presence"},
+              {{{"max_tokens", -1}}, "max_tokens"},
+              {{{"logprobs", 101}}, "logprobs"},
+              {{{"logprobs", -1}}, "logprobs"},
+              {{{"ignore_eos", 1}}, "ignore_eos"},
+              {{{"stop", 3}}, "stop"},
+              {{{"stop", {"a", 3}}}, "stop"},
+              {{{"seed", 0.5}}, "seed"}};
+  for (const auto& row : rows) {
+    GenerationRequest request;
+    const Status read = ReadRequest(row.line, "line 3", &request);
+    ASSERT_FALSE(read.ok()) << DumpJson(row.line);
+    EXPECT_EQ(read.error().code, Code::kInvalid);
+    EXPECT_THAT(read.error().message, HasSubstr("line 3"));
+    EXPECT_THAT(read.error().message, HasSubstr(row.named));
+  }
+}
+
+}  // namespace
+}  // namespace trivet::engine
