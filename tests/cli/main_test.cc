@@ -10,8 +10,11 @@
 #include <filesystem>
 #include <string>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "plan/families.h"
+#include "plan/source_names.h"
 #include "tests/io/temp_dir.h"
 
 namespace trivet::cli {
@@ -126,6 +129,49 @@ TEST_F(Program, AFullContextEndsAPipedChat) {
   const int status =
       std::system((binary + " generate demo -q --chat --max-model-len 8 <" + input + " >/dev/null 2>&1").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 7);
+}
+
+// A checkpoint of 70 billion bf16 weights in 30 files, whose data are holes: a plan reads headers alone.
+TEST_F(Program, APlanOf140GigabytesTakesUnderASecond) {
+  const char* const config =
+      R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
+          "num_key_value_heads": 8, "intermediate_size": 28672, "vocab_size": 128256, "rope_theta": 500000.0,
+          "rms_norm_eps": 1e-5, "max_position_embeddings": 8192})";
+  Write("config.json", config);
+  const plan::Geometry geometry =
+      plan::ReadGeometry({ParseJson(config, "config").value(), Json::object({{"rope_theta", 500000.0}})}).value();
+  const plan::SourceNames names =
+      plan::DetectNames(geometry, [](const std::string& name) { return name == "model.embed_tokens.weight"; }).value();
+  const std::vector<plan::SourceTensor> tensors = plan::RequiredTensors(geometry, names);
+  constexpr size_t kFiles = 30;
+  std::vector<Json> headers(kFiles, Json::object());
+  std::vector<int64_t> sizes(kFiles, 0);
+  Json map = Json::object();
+  int64_t total = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    int64_t bytes = 2;
+    for (const int64_t extent : tensors[i].shape) bytes *= extent;
+    const size_t file = i * kFiles / tensors.size();
+    headers[file][tensors[i].name] = {
+        {"dtype", "BF16"}, {"shape", tensors[i].shape}, {"data_offsets", {sizes[file], sizes[file] + bytes}}};
+    map[tensors[i].name] = "part-" + std::to_string(file) + ".safetensors";
+    sizes[file] += bytes;
+    total += bytes;
+  }
+  EXPECT_GT(total, int64_t{140'000'000'000});
+  for (size_t file = 0; file < kFiles; ++file) {
+    const std::string header = DumpJson(headers[file]);
+    std::string bytes(8, '\0');
+    for (int i = 0; i < 8; ++i) bytes[static_cast<size_t>(i)] = static_cast<char>(header.size() >> (8 * i) & 255);
+    const std::string path = Write("part-" + std::to_string(file) + ".safetensors", bytes + header);
+    std::filesystem::resize_file(path, 8 + header.size() + static_cast<uint64_t>(sizes[file]));
+  }
+  Write("model.safetensors.index.json", DumpJson({{"metadata", {{"total_size", total}}}, {"weight_map", map}}));
+  const int64_t begin = NowUs();
+  const Outcome outcome = Run("plan " + dir_.Path() + " --ranks 3");
+  EXPECT_LT(NowUs() - begin, 1'000'000);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.out, HasSubstr("query head"));
 }
 
 }  // namespace
