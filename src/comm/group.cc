@@ -19,6 +19,7 @@ constexpr int64_t kSliceUs = 20000;  // how often a sleeping rank looks up: well
 constexpr int64_t kGapUs = 100000;   // between two looks; more means that this rank was stopped
 constexpr int64_t kSpinUs = 30;      // longer than a small collective between running peers takes
 constexpr size_t kCauseBytes = 1024;
+constexpr uint32_t kCauses = 4 * kMaxGroup;
 
 }  // namespace
 
@@ -31,9 +32,9 @@ struct Group::Control {
   };
   alignas(64) std::atomic<uint32_t> generation;  // barriers completed
   alignas(64) std::atomic<uint32_t> waiting;     // ranks that have come to the current one
-  std::atomic<uint32_t> abort_claimed;           // the first to raise it writes the cause
-  std::atomic<uint32_t> abort_ready;             // the cause is written
-  char cause[kCauseBytes];
+  std::atomic<uint32_t> causes_taken;            // places in `causes` given out
+  std::atomic<uint32_t> abort_cause;             // place of the cause that stays, from 1; 0: not aborted
+  char causes[kCauses][kCauseBytes];             // one place a writer, so that one who dies writing blocks nobody
   PerRank ranks[kMaxGroup];
 };
 
@@ -74,17 +75,20 @@ void Group::set_report(int64_t rank, uint32_t report) { control_->ranks[rank].re
 uint32_t Group::report(int64_t rank) const { return control_->ranks[rank].report.load(); }
 
 void Group::Abort(const std::string& cause) {
-  uint32_t expected = 0;
-  if (control_->abort_claimed.compare_exchange_strong(expected, 1)) {
-    std::strncpy(control_->cause, cause.c_str(), kCauseBytes - 1);
-    control_->abort_ready.store(1, std::memory_order_release);
+  if (!aborted()) {
+    const uint32_t place = control_->causes_taken.fetch_add(1);
+    CHECK_MSG(place < kCauses, cause);  // every writer that lives publishes, so few come this far
+    std::strncpy(control_->causes[place], cause.c_str(), kCauseBytes - 1);
+    uint32_t none = 0;
+    control_->abort_cause.compare_exchange_strong(none, place + 1, std::memory_order_acq_rel);
   }
   FutexWakeAll(control_->generation);
 }
 
 std::optional<std::string> Group::aborted() const {
-  if (control_->abort_ready.load(std::memory_order_acquire) == 0) return std::nullopt;
-  return std::string(control_->cause);
+  const uint32_t place = control_->abort_cause.load(std::memory_order_acquire);
+  if (place == 0) return std::nullopt;
+  return std::string(control_->causes[place - 1]);
 }
 
 Error Group::AbortError() const { return MakeError(Code::kPeer, aborted().value_or("the group was aborted")); }
