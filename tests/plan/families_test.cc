@@ -127,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"({"rope_parameters": {"rope_theta": null}})", Code::kInvalid, "rope_theta"},
         BadCase{R"({"rope_parameters": {"rope_theta": 0}})", Code::kInvalid, "rope_theta"},
         BadCase{R"({"rms_norm_eps": 0})", Code::kInvalid, "rms_norm_eps"},
+        BadCase{R"({"rms_norm_eps": 1e300})", Code::kInvalid, "at most 1"},
+        BadCase{R"({"linear_value_head_dim": 63})", Code::kUnsupported, "linear_value_head_dim"},
         BadCase{R"({"linear_num_value_heads": 6})", Code::kInvalid, "linear_num_value_heads"},
         BadCase{R"({"linear_conv_kernel_dim": 65})", Code::kInvalid, "linear_conv_kernel_dim"},
         BadCase{R"({"num_experts": 70000})", Code::kInvalid, "num_experts"},
