@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "base/check.h"
 #include "tests/engine/tiny_gguf.h"
 #include "tests/io/temp_dir.h"
 
@@ -13,7 +14,7 @@ namespace trivet::cli {
 namespace {
 
 // Standard output of `trivet ARGUMENTS`, and the exit status.
-std::pair<std::string, int> Run(const std::string& arguments) {
+std::pair<std::string, int> Trivet(const std::string& arguments) {
   std::FILE* pipe = ::popen((std::string(TRIVET_BINARY) + " " + arguments).c_str(), "r");
   CHECK(pipe != nullptr);
   std::string output;
@@ -28,25 +29,25 @@ TEST(Gguf, GeneratesTheSameBytesOnAnyNumberOfRanks) {
   const TempDir dir;
   dir.Write("m.gguf", engine::TinyGguf(engine::TinyMetadata(), engine::TinyTensors()));
   const std::string what = "generate " + dir.Path("m.gguf") + " --quiet --temperature 0 --max-tokens 20 --json ";
-  const auto [one, status] = Run(what + "--raw --prompt 'abc ab'");
+  const auto [one, status] = Trivet(what + "--raw --prompt 'abc ab'");
   ASSERT_EQ(status, 0);
   EXPECT_THAT(one, testing::HasSubstr("\"prompt_tokens\":5"));  // <s>, a space before the text, abc, a space, ab
   for (const char* ranks : {"2", "3", "5"}) {
-    EXPECT_EQ(Run(what + "--raw --prompt 'abc ab' --ranks " + ranks).first, one) << ranks;
+    EXPECT_EQ(Trivet(what + "--raw --prompt 'abc ab' --ranks " + ranks).first, one) << ranks;
   }
   // A conversation goes through the file's template, which writes <s> itself.
-  EXPECT_EQ(Run(what + "--prompt 'abc ab' --ranks 3").first, one);
+  EXPECT_EQ(Trivet(what + "--prompt 'abc ab' --ranks 3").first, one);
 }
 
 TEST(Gguf, TokenizeAndScoreTakeText) {
   const TempDir dir;
   dir.Write("m.gguf", engine::TinyGguf(engine::TinyMetadata(), engine::TinyTensors()));
   dir.Write("texts.json", R"(["ac", "<s>"])");
-  EXPECT_EQ(Run("tokenize " + dir.Path("m.gguf") + " --texts " + dir.Path("texts.json")).first,
+  EXPECT_EQ(Trivet("tokenize " + dir.Path("m.gguf") + " --texts " + dir.Path("texts.json")).first,
             "[[1,262,268],[1,1]]\n");
-  const auto [scored, status] = Run("score " + dir.Path("m.gguf") + " --quiet --text abc --perplexity --ranks 3");
+  const auto [scored, status] = Trivet("score " + dir.Path("m.gguf") + " --quiet --text abc --perplexity --ranks 3");
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(scored, Run("score " + dir.Path("m.gguf") + " --quiet --text abc --perplexity").first);
+  EXPECT_EQ(scored, Trivet("score " + dir.Path("m.gguf") + " --quiet --text abc --perplexity").first);
   EXPECT_THAT(scored, testing::HasSubstr("perplexity"));
 }
 
