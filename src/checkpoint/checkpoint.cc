@@ -36,7 +36,7 @@ Result<Checkpoint> Checkpoint::Open(const std::string& path, std::vector<std::st
   std::error_code error;
   const fs::path dir(path);
   if (!fs::is_directory(dir, error)) {
-    TRY(path.ends_with(".gguf") ? checkpoint.AddGguf(path) : checkpoint.AddFile(path));
+    TRY(IsGguf(path) ? checkpoint.AddGguf(path) : checkpoint.AddFile(path));
     checkpoint.Seal();
   } else if (Exists(dir / kSingleFile)) {
     if (Exists(dir / kIndexFile)) {
@@ -107,7 +107,10 @@ Status Checkpoint::AddGguf(const std::string& path) {
 
 Status Checkpoint::Remap(const std::function<std::vector<TensorInfo>(const TensorInfo&)>& parts_of) {
   for (const TensorInfo& info : std::exchange(tensors_, {})) {
-    for (TensorInfo& part : parts_of(info)) tensors_.push_back(std::move(part));
+    for (TensorInfo& part : parts_of(info)) {
+      part.stored_name = info.name;
+      tensors_.push_back(std::move(part));
+    }
   }
   Seal();
   const auto twice = std::adjacent_find(tensors_.begin(), tensors_.end(),

@@ -90,7 +90,7 @@ Status AddStopTokens(const Json& config, std::string_view what, std::vector<int6
   if (stated == nullptr) return {};
   const Json list = stated->is_array() ? *stated : Json::array({*stated});
   for (const Json& token : list) {
-    if (!token.is_number_unsigned() || token.get<uint64_t>() > static_cast<uint64_t>(INT32_MAX)) {
+    if (!token.is_number_integer() || token < 0 || token > INT32_MAX) {
       return Refuse(what, "eos_token_id", "a token id or a list of them", *stated);
     }
     stop_tokens->push_back(token.get<int64_t>());

@@ -45,6 +45,15 @@ constexpr std::array<KeyPair, 14> kKeys = {{{"context_length", "max_position_emb
                                             {"expert_used_count", "num_experts_per_tok"},
                                             {"expert_feed_forward_length", "moe_intermediate_size"}}};
 
+// Metadata keys about tokens and sampling, and those of generation_config.json.
+constexpr std::array<KeyPair, 7> kGenerationKeys = {{{"tokenizer.ggml.bos_token_id", "bos_token_id"},
+                                                     {"tokenizer.ggml.padding_token_id", "pad_token_id"},
+                                                     {"general.sampling.temp", "temperature"},
+                                                     {"general.sampling.top_k", "top_k"},
+                                                     {"general.sampling.top_p", "top_p"},
+                                                     {"general.sampling.min_p", "min_p"},
+                                                     {"general.sampling.penalty_repeat", "repetition_penalty"}}};
+
 // Tensors of a block without ".weight" or ".bias".
 constexpr std::array<KeyPair, 12> kNames = {{{"attn_norm", "input_layernorm"},
                                              {"attn_q", "self_attn.q_proj"},
@@ -195,11 +204,21 @@ Result<Json> ConfigOf(const Architecture& architecture, const Checkpoint& checkp
   config["vocab_size"] = embedding->shape[0];
   config["tie_word_embeddings"] = checkpoint.Find("output.weight") == nullptr;
   TRY(AddImplied(metadata, prefix, path, &config));
+  return config;
+}
+
+// generation_config.json as the metadata has it: tokens that end a text, and defaults of sampling.
+Json GenerationConfig(const Json& metadata) {
+  Json config = Json::object();
   Json stops = Json::array();
-  for (const char* key : {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"}) {
+  for (const char* key :
+       {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     if (const Json* id = Find(metadata, key)) stops.push_back(*id);
   }
   if (!stops.empty()) config["eos_token_id"] = stops;
+  for (const KeyPair& pair : kGenerationKeys) {
+    if (const Json* value = Find(metadata, pair.from)) config[std::string(pair.to)] = *value;
+  }
   return config;
 }
 
@@ -218,10 +237,10 @@ Result<ModelFiles> BindGguf(const std::string& path, Checkpoint* checkpoint) {
   ModelFiles files;
   files.dir = path;
   TRY_ASSIGN(files.config, ConfigOf(*architecture, *checkpoint, path));
-  files.generation_config = Json::object();
+  files.generation_config = GenerationConfig(checkpoint->metadata());
   files.text_config = files.config;
   TRY_ASSIGN(files.rope, RopeParameters(files.text_config, path));
-  TRY(AddStopTokens(files.config, path, &files.stop_tokens));
+  TRY(AddStopTokens(files.generation_config, path, &files.stop_tokens));
   files.whole_norms = true;
   TRY_ASSIGN(const int64_t head_dim, NeedInt(files.config, "head_dim", path));
   const Names names(*architecture, head_dim);

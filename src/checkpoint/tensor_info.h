@@ -16,6 +16,7 @@ namespace trivet::checkpoint {
 /// One tensor, row-major and little-endian.
 struct TensorInfo {
   std::string name;
+  std::string stored_name;  // the file's, where `name` is another
   tensor::DType dtype = tensor::DType::kU8;
   std::vector<int64_t> shape;  // empty for a scalar
   int file = 0;                // index into the checkpoint's files

@@ -13,7 +13,8 @@
 namespace trivet::cli {
 
 void LayoutFlags::Add(CLI::App* app) {
-  app->add_option("MODEL", model, "directory with config.json and safetensors files, or \"demo\"")->required();
+  app->add_option("MODEL", model, "directory with config.json and safetensors files, GGUF file, or \"demo\"")
+      ->required();
   app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks, "ranks to cut the model over, 1 to 16");
   app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
       ->take_all()
@@ -107,7 +108,7 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
   ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
   TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options,
                                                   [&bar](int64_t done, int64_t total) { bar.Show(done, total); }));
-  bar.Finish();
+  bar.Finish(" on rank 0");
   return loaded;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 namespace trivet::cli {
 
@@ -15,7 +16,8 @@ class ProgressBar {
   /// Units: bytes.
   void Show(int64_t done, int64_t total);
   /// Replaces the bar by one line.
-  void Finish();
+  ///   where  said behind the bytes, such as " on rank 0"
+  void Finish(std::string_view where);
 
  private:
   const std::string title_;

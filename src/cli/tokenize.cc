@@ -100,7 +100,7 @@ Status Execute(const TokenizeFlags& flags) {
 
 Run AddTokenize(CLI::App* app) {
   auto flags = std::make_shared<TokenizeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
-  app->add_option("MODEL", flags->model, "directory with tokenizer.json, or \"demo\"")->required();
+  app->add_option("MODEL", flags->model, "directory with tokenizer.json, GGUF file, or \"demo\"")->required();
   app->add_option("--text", flags->text, "text to encode");
   app->add_option("--texts", flags->texts, "JSON file: a list of texts to encode");
   app->add_option("--decode", flags->decode, "JSON file: a list of lists of token ids to decode");

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "checkpoint/gguf.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/stored_weight.h"
 #include "engine/store_weight.h"
@@ -26,10 +27,11 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
     if (plain_name && std::filesystem::is_directory(path, ignored)) return path;
   }
   if (std::filesystem::exists(model, ignored)) return model;  // a file: opening it says what is wrong with it
-  return MakeError(Code::kNotFound,
-                   fmt::format("MODEL: expected a directory with config.json and safetensors files, or \"demo\", found "
-                               "nothing at \"{}\"; check the path",
-                               model));
+  return MakeError(
+      Code::kNotFound,
+      fmt::format("MODEL: expected a directory with config.json and safetensors files, a GGUF file, or \"demo\", "
+                  "found nothing at \"{}\"; check the path",
+                  model));
 }
 
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
@@ -42,8 +44,8 @@ std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const pla
   return defects;
 }
 
-std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                      const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
+ExtraTensors FindExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
+                              const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::set<std::string> needed;
   for (const plan::SourceTensor& tensor : plan::RequiredTensors(geometry, names)) {
     const auto found = checkpoint::FindWeight(checkpoint, quant, tensor.name, tensor.shape);
@@ -51,25 +53,39 @@ std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan
     needed.insert(found->weight->name);
     if (found->scale != nullptr) needed.insert(found->scale->name);
   }
-  std::map<std::string, std::pair<int, std::string>> skipped;  // reason -> count and first name
+  std::map<std::string, std::pair<int, std::string>> reasons;  // reason, empty for none -> count and first name
   for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
     if (needed.contains(info.name)) continue;
-    std::string reason = plan::SkippedReason(info.name, static_cast<int64_t>(geometry.layers.size()));
-    if (reason.empty()) reason = "not part of this family, not loaded";
-    auto& [count, first] = skipped[reason];
+    auto& [count, first] = reasons[plan::SkippedReason(info.name, static_cast<int64_t>(geometry.layers.size()))];
     if (count++ == 0) first = info.name;
   }
-  std::vector<std::string> notices;
-  for (const auto& [reason, found] : skipped) {
-    notices.push_back(fmt::format("{} tensors such as {}: {}", found.first, found.second, reason));
+  ExtraTensors extra;
+  for (const auto& [reason, found] : reasons) {
+    const std::string which = fmt::format("{} tensors such as {}: ", found.first, found.second);
+    if (reason.empty()) {
+      extra.unknown.push_back(which + "not part of this family, not loaded");
+    } else {
+      extra.skipped.push_back(which + reason);
+    }
   }
-  return notices;
+  return extra;
+}
+
+int64_t LargestBlock(const plan::Geometry& geometry, const plan::SourceNames& names,
+                     const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
+  int64_t block = geometry.weight_block;
+  for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
+    if (needed.shape.size() < 2) continue;
+    const auto weight = checkpoint::FindWeight(checkpoint, quant, needed.name, needed.shape);
+    if (weight.ok()) block = std::max(block, kernels::FormatRow(FormatOf(*weight)).columns);
+  }
+  return block;
 }
 
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
   std::vector<std::string> notices;
   checkpoint::ModelFiles files;
-  const bool gguf = dir.ends_with(".gguf");
+  const bool gguf = checkpoint::IsGguf(dir);
   if (!gguf) {
     TRY_ASSIGN(files, checkpoint::OpenModelDir(dir));
     TRY(plan::ReadGeometry(
@@ -92,13 +108,11 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
                                          : fmt::format("{} ({} more like it; `trivet inspect` lists all)", defects[0],
                                                        defects.size() - 1));
   }
-  for (const plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
-    if (needed.shape.size() < 2) continue;
-    TRY_ASSIGN(const checkpoint::StoredWeight weight,
-               checkpoint::FindWeight(checkpoint, quant, needed.name, needed.shape));
-    geometry.weight_block = std::max(geometry.weight_block, kernels::FormatRow(FormatOf(weight)).columns);
+  geometry.weight_block = LargestBlock(geometry, names, checkpoint, quant);
+  ExtraTensors extra = FindExtraTensors(geometry, names, checkpoint, quant);
+  for (std::vector<std::string>* kind : {&extra.skipped, &extra.unknown}) {
+    for (std::string& notice : *kind) notices.push_back(std::move(notice));
   }
-  for (std::string& notice : ExtraTensors(geometry, names, checkpoint, quant)) notices.push_back(std::move(notice));
   return OpenedModel{name,
                      std::move(files),
                      std::move(geometry),

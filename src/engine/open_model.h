@@ -41,8 +41,18 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir);
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
                                        const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
 
-/// What the checkpoint holds besides, one sentence per kind: known parts that are skipped, and unknown tensors.
-std::vector<std::string> ExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
-                                      const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
+/// What a checkpoint holds besides, one sentence per kind.
+struct ExtraTensors {
+  std::vector<std::string> skipped;  // known parts that text models do without
+  std::vector<std::string> unknown;
+};
+/// Finds them; weights that are missing or wrong do not count.
+ExtraTensors FindExtraTensors(const plan::Geometry& geometry, const plan::SourceNames& names,
+                              const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
+
+/// Columns of the largest block among the weights of products: Geometry::weight_block. Weights that are missing or
+/// wrong do not count.
+int64_t LargestBlock(const plan::Geometry& geometry, const plan::SourceNames& names,
+                     const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);
 
 }  // namespace trivet::engine

@@ -3,19 +3,55 @@
 
 #include <fmt/format.h>
 
-namespace trivet::engine {
+#include <algorithm>
+#include <span>
 
-Result<Prompts> Prompts::Open(const std::string& dir) {
+#include "checkpoint/gguf.h"
+#include "text/gguf_tokenizer.h"
+
+namespace trivet::engine {
+namespace {
+
+bool BeginsWith(std::span<const TokenId> ids, std::span<const TokenId> begin) {
+  return ids.size() >= begin.size() && std::equal(begin.begin(), begin.end(), ids.begin());
+}
+
+}  // namespace
+
+Result<Prompts> Prompts::Open(const std::string& path) {
+  return checkpoint::IsGguf(path) ? OpenGguf(path) : OpenDir(path);
+}
+
+Result<Prompts> Prompts::OpenDir(const std::string& dir) {
   TRY_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::Open(dir));
   Prompts prompts(std::move(tokenizer));
   TRY_ASSIGN(prompts.special_tokens_, text::SpecialTokens(dir));
+  TRY(prompts.ReadTemplates([&](bool with_tools) { return text::LoadChatTemplate(dir, with_tools); }));
+  return prompts;
+}
+
+Result<Prompts> Prompts::OpenGguf(const std::string& path) {
+  TRY_ASSIGN(const checkpoint::GgufFile file, checkpoint::OpenGguf(path));
+  const Json& metadata = file.header.metadata;
+  TRY_ASSIGN(const Json tokenizer_json, text::GgufTokenizerJson(metadata, path));
+  TRY_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::FromJson(tokenizer_json, Json(), path));
+  Prompts prompts(std::move(tokenizer));
+  prompts.begins_chats_ = true;
+  TRY_ASSIGN(prompts.special_tokens_, text::GgufSpecialTokens(metadata, path));
+  TRY(prompts.ReadTemplates([&](bool with_tools) { return text::GgufChatTemplate(metadata, with_tools, path); }));
+  return prompts;
+}
+
+// Parses the templates whose sources `source_of` gives for conversations without and with tools.
+template <class Source>
+Status Prompts::ReadTemplates(const Source& source_of) {
   for (const bool with_tools : {false, true}) {
-    TRY_ASSIGN(std::optional<std::string> source, text::LoadChatTemplate(dir, with_tools));
+    TRY_ASSIGN(std::optional<std::string> source, source_of(with_tools));
     if (!source) continue;
     TRY_ASSIGN(text::ChatTemplate parsed, text::ChatTemplate::Parse(std::move(*source)));
-    (with_tools ? prompts.tools_template_ : prompts.template_) = std::move(parsed);
+    (with_tools ? tools_template_ : template_) = std::move(parsed);
   }
-  return prompts;
+  return {};
 }
 
 Result<std::string> Prompts::Render(const Json& request) const {
@@ -46,11 +82,18 @@ Result<std::string> Prompts::Render(const Json& request) const {
 
 Result<std::vector<TokenId>> Prompts::EncodeChat(const Json& request) const {
   TRY_ASSIGN(const std::string rendered, Render(request));
-  return tokenizer_.Encode(rendered, {.add_special_tokens = false, .parse_special = true});
+  TRY_ASSIGN(std::vector<TokenId> ids, tokenizer_.Encode(rendered, {.add_special_tokens = false}));
+  const std::vector<TokenId>& before = tokenizer_.before();
+  if (begins_chats_ && !BeginsWith(ids, before)) ids.insert(ids.begin(), before.begin(), before.end());
+  return ids;
 }
 
 Result<std::vector<TokenId>> Prompts::EncodeText(const std::string& text) const {
-  return tokenizer_.Encode(text, {.add_special_tokens = true, .parse_special = true});
+  TRY_ASSIGN(std::vector<TokenId> ids, tokenizer_.Encode(text, {.add_special_tokens = true}));
+  const std::vector<TokenId>& before = tokenizer_.before();
+  const auto length = static_cast<std::ptrdiff_t>(before.size());
+  if (BeginsWith(std::span(ids).subspan(before.size()), before)) ids.erase(ids.begin(), ids.begin() + length);
+  return ids;
 }
 
 }  // namespace trivet::engine

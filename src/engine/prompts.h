@@ -13,13 +13,16 @@
 
 namespace trivet::engine {
 
-/// Tokenizer and chat template of one model directory.
+/// Tokenizer and chat template of one model.
 class Prompts {
  public:
-  /// Errors:  those of the tokenizer and of the template's syntax.
-  static Result<Prompts> Open(const std::string& dir);
+  /// Reads those of a directory, or of a GGUF file's metadata.
+  /// Errors:  those of the files, of the tokenizer and of the template's syntax.
+  static Result<Prompts> Open(const std::string& path);
 
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
+  /// Texts of the special tokens by name (bos_token, ...), as the template gets them.
+  const Json& special_tokens() const { return special_tokens_; }
   bool has_template() const { return template_.has_value(); }
 
   /// The conversation as text, by the chat template.
@@ -27,18 +30,24 @@ class Prompts {
   /// Errors:  kUnsupported when the model has no template; kInvalid with the template's own message.
   Result<std::string> Render(const Json& request) const;
 
-  /// Token ids of a rendered conversation: the template has written every special token, so none is added.
+  /// Token ids of a rendered conversation. A directory's template has written every special token, so none is added; of
+  /// a GGUF file the tokens that begin its texts are added where the template has not written them.
   Result<std::vector<TokenId>> EncodeChat(const Json& request) const;
 
-  /// Token ids of plain text, with what the tokenizer adds around it.
+  /// Token ids of plain text, with what the tokenizer adds around it, once: a text that begins with it keeps its own.
   Result<std::vector<TokenId>> EncodeText(const std::string& text) const;
 
  private:
   explicit Prompts(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  static Result<Prompts> OpenGguf(const std::string& path);
+  static Result<Prompts> OpenDir(const std::string& dir);
+  template <class Source>
+  Status ReadTemplates(const Source& source_of);
 
   text::Tokenizer tokenizer_;
   std::optional<text::ChatTemplate> template_, tools_template_;
   Json special_tokens_;
+  bool begins_chats_ = false;  // conversations begin with what texts begin with
 };
 
 }  // namespace trivet::engine

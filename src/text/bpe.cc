@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <utility>
 
 #include "base/str.h"
@@ -13,7 +15,9 @@ namespace trivet::text {
 namespace {
 
 constexpr TokenId kDead = -1;
+constexpr TokenId kNoPiece = -2;
 constexpr int32_t kNone = -1;
+constexpr int32_t kNever = -1;
 
 uint64_t PairKey(TokenId left, TokenId right) {
   return static_cast<uint64_t>(static_cast<uint32_t>(left)) << 32 | static_cast<uint32_t>(right);
@@ -31,7 +35,9 @@ Result<Bpe> Bpe::FromJson(const Json& json, std::string_view what) {
   const std::string name = std::string(what) + ": model";
   const Json* vocab = trivet::Find(json, "vocab");
   const Json* merges = trivet::Find(json, "merges");
-  const bool looks_like_bpe = vocab != nullptr && vocab->is_object() && merges != nullptr && merges->is_array();
+  const Json* scores = trivet::Find(json, "scores");
+  const Json* order = scores != nullptr && merges == nullptr ? scores : merges;
+  const bool looks_like_bpe = vocab != nullptr && vocab->is_object() && order != nullptr && order->is_array();
   TRY_ASSIGN(const std::string type, GetString(json, "type", looks_like_bpe ? "BPE" : "", name));
   if (type != "BPE") {
     return MakeError(Code::kUnsupported, fmt::format("{}: expected the type \"BPE\", found \"{}\"; this tokenizer "
@@ -47,7 +53,7 @@ Result<Bpe> Bpe::FromJson(const Json& json, std::string_view what) {
   Bpe bpe;
   TRY(bpe.ReadOptions(json, name));
   TRY(bpe.ReadVocab(*vocab, name));
-  TRY(bpe.ReadMerges(*merges, name));
+  TRY(order == merges ? bpe.ReadMerges(*merges, name) : bpe.ReadScores(*scores, name));
   return bpe;
 }
 
@@ -123,6 +129,35 @@ Status Bpe::ReadMerges(const Json& merges, std::string_view what) {
   return {};
 }
 
+Status Bpe::ReadScores(const Json& scores, std::string_view what) {
+  by_score_ = true;
+  if (static_cast<int64_t>(scores.size()) != id_end()) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: scores: expected {}, one for every id, found {}; correct the file", what,
+                                 id_end(), scores.size()));
+  }
+  std::vector<double> sorted;
+  for (size_t id = 0; id < scores.size(); ++id) {
+    const Json& score = scores[id];
+    if (score.is_null()) continue;
+    if (!score.is_number() || !std::isfinite(score.get<double>())) {
+      return MakeError(Code::kInvalid, fmt::format("{}: scores: \"{}\": expected a finite number, found {}; correct "
+                                                   "the file",
+                                                   what, Quote(pieces_[id]), Quote(DumpJson(score))));
+    }
+    sorted.push_back(score.get<double>());
+  }
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  sorted.erase(std::unique(sorted.begin(), sorted.end()), sorted.end());
+  score_ranks_.assign(scores.size(), kNever);
+  for (size_t id = 0; id < scores.size(); ++id) {
+    if (scores[id].is_null()) continue;
+    const auto at = std::lower_bound(sorted.begin(), sorted.end(), scores[id].get<double>(), std::greater<>());
+    score_ranks_[id] = static_cast<int32_t>(at - sorted.begin());
+  }
+  return {};
+}
+
 Status Bpe::AddMerge(std::string_view left, std::string_view right, int32_t rank, std::string_view what) {
   std::string product(left);
   product += right;
@@ -149,9 +184,16 @@ std::string_view Bpe::Piece(TokenId id) const {
   return pieces_[static_cast<size_t>(id)];
 }
 
-const Bpe::Merge* Bpe::FindMerge(TokenId left, TokenId right) const {
-  const auto it = merges_.find(PairKey(left, right));
-  return it == merges_.end() ? nullptr : &it->second;
+std::optional<Bpe::Merge> Bpe::FindMerge(std::string_view word, const Scratch::Symbol& left,
+                                         const Scratch::Symbol& right) const {
+  if (by_score_) {
+    const auto it = ids_.find(word.substr(left.begin, right.end - left.begin));
+    if (it == ids_.end() || score_ranks_[static_cast<size_t>(it->second)] == kNever) return std::nullopt;
+    return Merge{score_ranks_[static_cast<size_t>(it->second)], it->second};
+  }
+  const auto it = merges_.find(PairKey(left.id, right.id));
+  if (it == merges_.end()) return std::nullopt;
+  return it->second;
 }
 
 Status Bpe::Encode(std::string_view word, Scratch* scratch, std::vector<TokenId>* out) const {
@@ -162,19 +204,58 @@ Status Bpe::Encode(std::string_view word, Scratch* scratch, std::vector<TokenId>
     }
   }
   scratch->symbols_.clear();
+  if (by_score_) return EncodeByScore(word, scratch, out);
   TRY(AddSymbols(word, scratch));
-  MergeSymbols(scratch);
+  MergeSymbols(word, scratch);
   for (const Scratch::Symbol& symbol : scratch->symbols_) {
     if (symbol.id != kDead) out->push_back(symbol.id);
   }
   return {};
 }
 
+// Texts of neighbours are merged, so a character that is no piece may still become part of one; only what is left over
+// at the end is unknown.
+Status Bpe::EncodeByScore(std::string_view word, Scratch* scratch, std::vector<TokenId>* out) const {
+  for (size_t at = 0, length = 0; at < word.size(); at += length) {
+    length = CodePointAt(word, at).length;
+    TokenId id = Find(word.substr(at, length)).value_or(kNoPiece);
+    if (id != kNoPiece && score_ranks_[static_cast<size_t>(id)] == kNever) id = kNoPiece;
+    scratch->symbols_.push_back({id, kNone, kNone, static_cast<uint32_t>(at), static_cast<uint32_t>(at + length)});
+  }
+  MergeSymbols(word, scratch);
+  bool open = false;  // the last token stands for an unknown character, and may take in the next
+  for (const Scratch::Symbol& symbol : scratch->symbols_) {
+    if (symbol.id == kDead) continue;
+    const std::string_view text = word.substr(symbol.begin, symbol.end - symbol.begin);
+    const bool bytes = symbol.id == kNoPiece && byte_fallback_ && HasBytes(text);
+    const bool unknown = symbol.id == kNoPiece && !bytes;
+    if (bytes) {
+      for (const char byte : text) out->push_back(ByteId(byte));
+    } else if (!unknown) {
+      out->push_back(symbol.id);
+    } else if (!unk_token_.empty() && !(open && fuse_unk_)) {
+      TRY_ASSIGN(const TokenId id, UnknownFor(text));
+      out->push_back(id);
+    }
+    open = unknown;
+  }
+  return {};
+}
+
+Result<TokenId> Bpe::UnknownFor(std::string_view character) const {
+  const std::optional<TokenId> id = Find(unk_token_);
+  if (id.has_value()) return *id;
+  return MakeError(Code::kInvalid, fmt::format("tokenizer model: expected the unk_token \"{}\" in vocab, found none "
+                                               "when \"{}\" needed it; correct the file",
+                                               Quote(unk_token_), Quote(character)));
+}
+
 Status Bpe::AddSymbols(std::string_view word, Scratch* scratch) const {
   std::vector<Scratch::Symbol>& symbols = scratch->symbols_;
+  const auto add = [&symbols](TokenId id) { symbols.push_back({id, kNone, kNone, 0, 0}); };
   TokenId unknown = kDead;  // an unknown token that later unknown characters may join
   const auto flush_unknown = [&] {
-    if (unknown != kDead) symbols.push_back({unknown, kNone, kNone});
+    if (unknown != kDead) add(unknown);
     unknown = kDead;
   };
   for (size_t at = 0, length = 0; at < word.size(); at += length) {
@@ -182,44 +263,38 @@ Status Bpe::AddSymbols(std::string_view word, Scratch* scratch) const {
     const std::string_view character = word.substr(at, length);
     if (const std::optional<TokenId> id = Find(character); id.has_value()) {
       flush_unknown();
-      symbols.push_back({*id, kNone, kNone});
+      add(*id);
       continue;
     }
     // As in the reference library, bytes overtake an unknown token that is still open.
-    if (byte_fallback_ && AddBytes(character, scratch)) continue;
-    if (unk_token_.empty()) continue;
-    const std::optional<TokenId> unk_id = Find(unk_token_);
-    if (!unk_id.has_value()) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("tokenizer model: expected the unk_token \"{}\" in vocab, found none "
-                                   "when \"{}\" needed it; correct the file",
-                                   Quote(unk_token_), Quote(character)));
+    if (byte_fallback_ && HasBytes(character)) {
+      for (const char byte : character) add(ByteId(byte));
+      continue;
     }
+    if (unk_token_.empty()) continue;
+    TRY_ASSIGN(const TokenId unk_id, UnknownFor(character));
     if (!fuse_unk_) flush_unknown();
-    unknown = *unk_id;
+    unknown = unk_id;
   }
   flush_unknown();
   return {};
 }
 
-bool Bpe::AddBytes(std::string_view character, Scratch* scratch) const {
-  const auto id_of = [this](char c) { return byte_ids_[static_cast<unsigned char>(c)]; };
-  if (std::any_of(character.begin(), character.end(), [&](char c) { return id_of(c) == kDead; })) return false;
-  for (const char c : character) scratch->symbols_.push_back({id_of(c), kNone, kNone});
-  return true;
+bool Bpe::HasBytes(std::string_view character) const {
+  return std::all_of(character.begin(), character.end(), [this](char byte) { return ByteId(byte) != kDead; });
 }
 
 // Puts the merge of the symbol at `position` with its right neighbour on the heap, if there is one.
-void Bpe::Consider(int32_t position, Scratch* scratch) const {
+void Bpe::Consider(std::string_view word, int32_t position, Scratch* scratch) const {
   const Scratch::Symbol& symbol = scratch->symbols_[static_cast<size_t>(position)];
   if (symbol.next == kNone) return;
-  const Merge* merge = FindMerge(symbol.id, scratch->symbols_[static_cast<size_t>(symbol.next)].id);
-  if (merge == nullptr) return;
+  const std::optional<Merge> merge = FindMerge(word, symbol, scratch->symbols_[static_cast<size_t>(symbol.next)]);
+  if (!merge.has_value()) return;
   scratch->heap_.push_back({merge->rank, position, merge->product});
   std::push_heap(scratch->heap_.begin(), scratch->heap_.end(), Scratch::Later);
 }
 
-void Bpe::MergeSymbols(Scratch* scratch) const {
+void Bpe::MergeSymbols(std::string_view word, Scratch* scratch) const {
   std::vector<Scratch::Symbol>& symbols = scratch->symbols_;
   const auto count = static_cast<int32_t>(symbols.size());
   scratch->heap_.clear();
@@ -227,7 +302,7 @@ void Bpe::MergeSymbols(Scratch* scratch) const {
     symbols[static_cast<size_t>(i)].previous = i - 1;
     symbols[static_cast<size_t>(i)].next = i + 1 < count ? i + 1 : kNone;
   }
-  for (int32_t i = 0; i < count; ++i) Consider(i, scratch);
+  for (int32_t i = 0; i < count; ++i) Consider(word, i, scratch);
   while (!scratch->heap_.empty()) {
     const Scratch::Candidate best = scratch->heap_.front();
     std::pop_heap(scratch->heap_.begin(), scratch->heap_.end(), Scratch::Later);
@@ -236,14 +311,15 @@ void Bpe::MergeSymbols(Scratch* scratch) const {
     if (left.id == kDead || left.next == kNone) continue;
     Scratch::Symbol& right = symbols[static_cast<size_t>(left.next)];
     // An entry is stale when its pair changed since; what counts is that the pair still gives the same product.
-    const Merge* merge = FindMerge(left.id, right.id);
-    if (merge == nullptr || merge->product != best.product) continue;
+    const std::optional<Merge> merge = FindMerge(word, left, right);
+    if (!merge.has_value() || merge->product != best.product) continue;
     left.id = best.product;
+    left.end = right.end;
     left.next = right.next;
     right.id = kDead;
     if (left.next != kNone) symbols[static_cast<size_t>(left.next)].previous = best.position;
-    if (left.previous != kNone) Consider(left.previous, scratch);
-    Consider(best.position, scratch);
+    if (left.previous != kNone) Consider(word, left.previous, scratch);
+    Consider(word, best.position, scratch);
   }
 }
 

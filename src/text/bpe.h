@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Byte-pair encoding of one word: characters to symbols, then merges by rank, in O(n log n) for a word of n characters.
+// Byte-pair encoding of one word: characters to symbols, then merges in the order of a list or of the pieces' scores,
+// in O(n log n) for a word of n characters.
 #pragma once
 
 #include <array>
@@ -19,10 +20,12 @@ namespace trivet::text {
 /// One more than the largest vocabulary id that is accepted; tables are sized by the largest id of a file.
 inline constexpr int64_t kMaxVocabSize = int64_t{1} << 21;
 
-/// A BPE model: vocabulary and merges. Const and thread-safe once loaded. Move-only.
+/// A BPE model: a vocabulary, and merges or scores. Const and thread-safe once loaded. Move-only.
 class Bpe {
  public:
-  /// Reads the "model" member; one without "type" is taken for BPE when it has a vocabulary and merges.
+  /// Reads the "model" member; one without "type" is taken for BPE when it has a vocabulary and merges. "scores" in
+  /// place of "merges" is SentencePiece's form: a number per id, and of two neighbours whose texts together are a piece
+  /// the pair with the highest score is merged first; null marks a piece that text never becomes.
   ///   what     the object's name for messages
   /// Errors:  kUnsupported for another model type, dropout, or prefixes and suffixes of words; kInvalid.
   static Result<Bpe> FromJson(const Json& json, std::string_view what);
@@ -38,9 +41,11 @@ class Bpe {
    private:
     friend class Bpe;
     struct Symbol {
-      TokenId id;  // kDead once merged into its left neighbour
+      TokenId id;  // kDead once merged into its left neighbour, kNoPiece while its text is no piece (scores only)
       int32_t previous;
       int32_t next;
+      uint32_t begin;  // its text within the word
+      uint32_t end;
     };
     struct Candidate {
       int32_t rank;
@@ -78,16 +83,23 @@ class Bpe {
   Status ReadOptions(const Json& json, std::string_view what);
   Status ReadVocab(const Json& vocab, std::string_view what);
   Status ReadMerges(const Json& merges, std::string_view what);
+  Status ReadScores(const Json& scores, std::string_view what);
   Status AddMerge(std::string_view left, std::string_view right, int32_t rank, std::string_view what);
   Status AddSymbols(std::string_view word, Scratch* scratch) const;
-  bool AddBytes(std::string_view character, Scratch* scratch) const;
-  void MergeSymbols(Scratch* scratch) const;
-  void Consider(int32_t position, Scratch* scratch) const;
-  const Merge* FindMerge(TokenId left, TokenId right) const;
+  Status EncodeByScore(std::string_view word, Scratch* scratch, std::vector<TokenId>* out) const;
+  Result<TokenId> UnknownFor(std::string_view character) const;
+  bool HasBytes(std::string_view character) const;
+  TokenId ByteId(char byte) const { return byte_ids_[static_cast<unsigned char>(byte)]; }
+  void MergeSymbols(std::string_view word, Scratch* scratch) const;
+  void Consider(std::string_view word, int32_t position, Scratch* scratch) const;
+  std::optional<Merge> FindMerge(std::string_view word, const Scratch::Symbol& left,
+                                 const Scratch::Symbol& right) const;
 
   std::vector<std::string> pieces_;                    // by id
   std::unordered_map<std::string_view, TokenId> ids_;  // keys point into pieces_
   std::unordered_map<uint64_t, Merge> merges_;         // by left id << 32 | right id
+  std::vector<int32_t> score_ranks_;                   // by id, 0 the highest score; kNever where it is null
+  bool by_score_ = false;                              // score_ranks_ decide merges, not merges_
   std::array<TokenId, 256> byte_ids_{};                // of "<0xNN>"; -1 where there is none
   std::string unk_token_;                              // empty when the model has none
   bool fuse_unk_ = false;

@@ -12,7 +12,6 @@
 namespace trivet::text {
 namespace {
 
-constexpr std::string_view kGpt2Words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kPunctuation = R"([!-/:-@\[-`{-~\p{P}])";
 
 Result<SplitBehavior> GetBehavior(const Json& json, std::string_view what) {

@@ -13,6 +13,10 @@
 
 namespace trivet::text {
 
+/// How GPT-2 splits text into words; ByteLevel's own expression.
+inline constexpr std::string_view kGpt2Words =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 /// What becomes of the matches and gaps of a splitting expression.
 enum class SplitBehavior { kIsolated, kRemoved, kMergedWithPrevious, kMergedWithNext, kContiguous };
 

@@ -56,6 +56,9 @@ class Tokenizer {
   /// The bytes that one token stands for, which need not be whole characters; empty for an id without a token.
   std::string TokenBytes(TokenId id) const { return decoder_.Bytes(DecoderPiece(id)); }
 
+  /// The tokens that Encode puts before a text on request.
+  const std::vector<TokenId>& before() const { return post_processor_.before(); }
+
   /// Largest id + 1.
   int64_t vocab_size() const { return vocab_size_; }
   /// The id of an added token or piece, or nothing.

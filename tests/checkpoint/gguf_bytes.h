@@ -2,10 +2,13 @@
 // GGUF files as bytes, for tests that need sound or malformed ones.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "base/json.h"
 
 namespace trivet::checkpoint {
 
@@ -25,6 +28,27 @@ inline std::string Pair(std::string_view key, uint32_t type, std::string_view va
 }
 inline std::string PairU32(std::string_view key, uint32_t value) { return Pair(key, 4, Number(value, 4)); }
 inline std::string PairText(std::string_view key, std::string_view value) { return Pair(key, 8, LengthAndText(value)); }
+
+/// The type and bytes of a JSON value: strings, booleans, i32, f32, and arrays of what their first element is.
+inline std::pair<uint32_t, std::string> ValueOf(const Json& value) {
+  if (value.is_string()) return {8, LengthAndText(value.get<std::string>())};
+  if (value.is_boolean()) return {7, Number(value.get<bool>() ? 1 : 0, 1)};
+  if (value.is_number_float()) return {6, Number(std::bit_cast<uint32_t>(value.get<float>()), 4)};
+  if (!value.is_array()) return {5, Number(static_cast<uint32_t>(value.get<int32_t>()), 4)};
+  const uint32_t type = value.empty() ? 8 : ValueOf(value[0]).first;
+  std::string bytes = Number(type, 4) + Number(value.size(), 8);
+  for (const Json& element : value) bytes += ValueOf(element).second;
+  return {9, bytes};
+}
+/// Metadata pairs of an object's members.
+inline std::vector<std::string> PairsOf(const Json& object) {
+  std::vector<std::string> pairs;
+  for (const auto& [key, value] : object.items()) {
+    const auto [type, bytes] = ValueOf(value);
+    pairs.push_back(Pair(key, type, bytes));
+  }
+  return pairs;
+}
 
 /// A tensor's entry; dims fastest first.
 inline std::string Entry(std::string_view name, const std::vector<uint64_t>& dims, uint32_t type, uint64_t offset) {

@@ -65,6 +65,24 @@ TEST(GgufModel, Gemma3BecomesAConfigAndNames) {
     ASSERT_NE(model.checkpoint->Find(name), nullptr) << name;
   }
   EXPECT_EQ(model.checkpoint->Find("model.layers.0.self_attn.q_proj.weight")->interleaved_rows, 0);
+  EXPECT_EQ(model.checkpoint->Find("model.norm.weight")->stored_name, "output_norm.weight");
+}
+
+TEST(GgufModel, MetadataHoldsAGenerationConfig) {
+  std::vector<std::string> pairs = Pairs("gemma3");
+  for (std::string& pair : PairsOf({{"tokenizer.ggml.eot_token_id", 3},
+                                    {"tokenizer.ggml.eom_token_id", 7},
+                                    {"tokenizer.ggml.bos_token_id", 2},
+                                    {"general.sampling.temp", 0.5},
+                                    {"general.sampling.top_k", 40}})) {
+    pairs.push_back(std::move(pair));
+  }
+  const Model model(pairs, {"token_embd.weight"});
+  ASSERT_TRUE(model.files->ok()) << model.files->error().message;
+  const ModelFiles& files = model.files->value();
+  EXPECT_EQ(files.stop_tokens, (std::vector<int64_t>{3, 7}));
+  EXPECT_EQ(files.generation_config,
+            Json({{"eos_token_id", {7, 3, 7}}, {"bos_token_id", 2}, {"temperature", 0.5}, {"top_k", 40}}));
 }
 
 TEST(GgufModel, LlamaRowsAreInterleaved) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "tests/engine/tiny_gguf.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
 
@@ -81,6 +82,57 @@ TEST(Prompts, TemplatesSeeTheRequest) {
   EXPECT_EQ(prompts->Render(request).value(), "glad 1");
   request["tools"] = {{{"name", "clock"}}};
   EXPECT_EQ(prompts->Render(request).value(), "glad 1 clock");
+}
+
+// The prompts of a GGUF file with these metadata.
+Prompts OfGguf(const Json& metadata) {
+  const TempDir dir;
+  dir.Write("m.gguf", TinyGguf(metadata, {}));
+  Result<Prompts> prompts = Prompts::Open(dir.Path("m.gguf"));
+  CHECK_MSG(prompts.ok(), prompts.error().message);
+  return std::move(prompts).value();
+}
+
+// Token 1 begins a text: whoever writes it, it stands there once.
+TEST(Prompts, OneBeginningOnEveryPathOfAGgufFile) {
+  const std::vector<TokenId> expected = {1, 262, 268};
+  const auto chat = [](const std::string& source) {
+    Json metadata = TinyMetadata();
+    metadata["tokenizer.chat_template"] = source;
+    return OfGguf(metadata).EncodeChat(Asking("ac")).value();
+  };
+  EXPECT_EQ(chat("{{ bos_token }}{{ messages[0].content }}"), expected);
+  EXPECT_EQ(chat("{{ messages[0].content }}"), expected);
+  const Prompts prompts = OfGguf(TinyMetadata());
+  EXPECT_EQ(prompts.EncodeText("ac").value(), expected);
+  EXPECT_EQ(prompts.EncodeText("<s>ac").value(), expected);
+  EXPECT_EQ(prompts.EncodeText("").value(), std::vector<TokenId>{1});
+  Json without = TinyMetadata();
+  without["tokenizer.ggml.add_bos_token"] = false;
+  EXPECT_EQ(OfGguf(without).EncodeText("ac").value(), (std::vector<TokenId>{262, 268}));
+  EXPECT_EQ(OfGguf(without).EncodeText("<s>ac").value(), expected);
+}
+
+TEST(Prompts, NamedTemplatesOfAGgufFile) {
+  Json metadata = TinyMetadata();
+  metadata["tokenizer.chat_template.tool_use"] = "{{ tools[0].name }}{{ eos_token }}";
+  const Prompts prompts = OfGguf(metadata);
+  Json request = Asking("ac");
+  EXPECT_EQ(prompts.Render(request).value(), "<s>ac");
+  request["tools"] = {{{"name", "clock"}}};
+  EXPECT_EQ(prompts.Render(request).value(), "clock</s>");
+  metadata.erase("tokenizer.chat_template");
+  metadata.erase("tokenizer.chat_template.tool_use");
+  EXPECT_FALSE(OfGguf(metadata).has_template());
+}
+
+TEST(Prompts, AGgufFileWithoutATokenizerIsRefused) {
+  const TempDir dir;
+  dir.Write("m.gguf", TinyGguf({{"general.architecture", "llama"}}, {}));
+  const Result<Prompts> prompts = Prompts::Open(dir.Path("m.gguf"));
+  ASSERT_FALSE(prompts.ok());
+  EXPECT_THAT(prompts.error().message,
+              HasSubstr("m.gguf: \"tokenizer.ggml.model\": expected llama or gpt2, found none"));
 }
 
 TEST(Prompts, AFolderWithoutATokenizerIsNone) {

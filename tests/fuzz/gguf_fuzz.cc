@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes as a GGUF file.
+// Any bytes as a GGUF file, and as the tokenizer in its metadata.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
 #include "base/check.h"
+#include "base/str.h"
 #include "checkpoint/gguf.h"
+#include "text/gguf_tokenizer.h"
+#include "text/tokenizer.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace trivet;
@@ -23,5 +26,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(info.bytes >= 0 && info.offset >= 0 && info.offset <= static_cast<int64_t>(size) - info.bytes);
   }
   (void)checkpoint::GgufSplitFiles("fuzz-00001-of-00003.gguf", *header);
+  (void)text::GgufChatTemplate(header->metadata, true, "fuzz");
+  (void)text::GgufSpecialTokens(header->metadata, "fuzz");
+  const auto document = text::GgufTokenizerJson(header->metadata, "fuzz");
+  if (!document.ok()) return 0;
+  const auto tokenizer = text::Tokenizer::FromJson(*document, Json(), "fuzz");
+  if (!tokenizer.ok()) return 0;
+  const auto ids = tokenizer->Encode("Caf\u00e9 <s> abc  'S\n\u2581\U0001F642 12");
+  if (ids.ok()) CHECK(IsUtf8(tokenizer->Decode(*ids, true)));
   return 0;
 }

@@ -113,6 +113,24 @@ TEST(Bpe, RefusesMergesOutsideTheVocabulary) {
   }
 }
 
+constexpr const char* kScored =
+    R"({"vocab": {"a": 0, "b": 1, "ab": 2, "é": 3, "aé": 4, "<unk>": 5, "x": 6}, "scores": )";
+
+TEST(Bpe, ScoresInPlaceOfMerges) {
+  const auto bpe = Read(std::string(kScored) + R"([0, 0, -1, null, -0.5, null, null], "unk_token": "<unk>"})");
+  EXPECT_THAT(Ids(bpe, "abaé"), ElementsAre(2, 4));  // a character without a piece of its own still joins one
+  EXPECT_THAT(Ids(bpe, "aab"), ElementsAre(0, 2));
+  EXPECT_THAT(Ids(bpe, "xéx"), ElementsAre(5, 5, 5));  // null: text never becomes it
+  EXPECT_EQ(Ids(bpe, std::string(300'000, 'a') + "b").size(), 300'000U);
+}
+
+TEST(Bpe, MalformedScoresAreErrors) {
+  for (const char* scores : {"[0]", "{}", R"([0, 0, 0, 0, 0, 0, "1"])", "[0, 0, 0, 0, 0, 0, 0, 0]"}) {
+    EXPECT_FALSE(Read(kScored + std::string(scores) + "}").ok()) << scores;
+  }
+  EXPECT_FALSE(Read(kScored + std::string(R"([0, 0, 0, 0, 0, 0, 0], "merges": 1})")).ok());
+}
+
 TEST(Bpe, MalformedFilesAreErrors) {
   for (const char* merges : {R"(["ab"])", R"(["a b c"])", R"([["a"]])", R"([1])", R"({})"}) {
     EXPECT_FALSE(Model("", merges).ok()) << merges;
