@@ -77,7 +77,13 @@ Result<std::string> Prompts::Render(const Json& request) const {
   if (const Json* kwargs = Find(request, "kwargs"); kwargs != nullptr && kwargs->is_object()) {
     for (const auto& [key, value] : kwargs->items()) context[key] = value;
   }
-  return chosen->Render(context);
+  // Most templates want the arguments of earlier function calls as objects, some only join them to other text: those
+  // fail on objects and get the text that a caller gave.
+  Result<std::string> rendered = chosen->Render(context);
+  if (rendered.ok() || context["messages"] == *messages) return rendered;
+  context["messages"] = *messages;
+  Result<std::string> as_given = chosen->Render(context);
+  return as_given.ok() ? std::move(as_given) : std::move(rendered);
 }
 
 Result<std::vector<TokenId>> Prompts::EncodeChat(const Json& request) const {

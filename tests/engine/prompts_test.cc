@@ -58,6 +58,23 @@ TEST(Prompts, RequestsThatAreNoConversationAreRefused) {
   EXPECT_FALSE(prompts.Render(request).ok());
 }
 
+// One template writes arguments as JSON, which would quote a text; another joins them to text, which an object does not
+// do.
+TEST(Prompts, ArgumentsOfCallsHaveTheFormThatTheTemplateTakes) {
+  const Json request = ParseJson(R"({"messages": [{"role": "assistant", "content": "", "tool_calls": [
+      {"type": "function", "function": {"name": "add", "arguments": "{\"a\": 1}"}}]}]})",
+                                 "request")
+                           .value();
+  for (const std::string piece : {"c.function.arguments | tojson", "'' + c.function.arguments"}) {
+    TempDir dir;
+    std::filesystem::copy(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+    dir.Write("chat_template.jinja",
+              "{% for m in messages %}{% for c in m.tool_calls %}{{ " + piece + " }}{% endfor %}{% endfor %}");
+    const Prompts prompts = Prompts::Open(dir.Path()).value();
+    EXPECT_EQ(prompts.Render(request).value(), R"({"a": 1})") << piece;
+  }
+}
+
 TEST(Prompts, WithoutATemplateThereIsNoChat) {
   const TempDir dir;
   std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
