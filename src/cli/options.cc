@@ -104,7 +104,7 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
   if (!flags.quiet) {
     for (const std::string& notice : loaded.model->notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
   }
-  ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
+  ProgressBar bar(fmt::format("loading {} on rank 0", loaded.model->name), !flags.quiet);
   TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options,
                                                   [&bar](int64_t done, int64_t total) { bar.Show(done, total); }));
   bar.Finish();

@@ -35,7 +35,7 @@ void ProgressBar::Finish() {
   if (!enabled_) return;
   const double seconds = std::max(1e-6, static_cast<double>(NowUs() - begin_us_) * 1e-6);
   const std::string line =
-      fmt::format("{}{}: {} on rank 0 in {:.2f} s, {}/s\n", terminal_ ? "\r\033[K" : "", title_,
+      fmt::format("{}{}: {} in {:.2f} s, {}/s\n", terminal_ ? "\r\033[K" : "", title_,
                   HumanBytes(static_cast<double>(done_)), seconds, HumanBytes(static_cast<double>(done_) / seconds));
   std::fputs(line.c_str(), stderr);
 }

@@ -26,10 +26,18 @@ struct SourceNames {
   std::string shared_expert = "shared_expert";  // under "mlp."
 };
 
+/// What a tensor is to those who rewrite checkpoints.
+enum class TensorUse {
+  kOther,    // embedding and head, norms, biases, convolutions, and small products that decide much: routers, gates
+  kLinear,   // the weight [out, in] of a large product
+  kExperts,  // a stack of such weights, one for each expert
+};
+
 /// A tensor the checkpoint must have, and its exact shape.
 struct SourceTensor {
   std::string name;
   std::vector<int64_t> shape;
+  TensorUse use = TensorUse::kOther;
 };
 
 /// Finds out how a checkpoint stores `geometry`: `has(name)` tells whether a tensor exists.
