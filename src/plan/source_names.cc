@@ -208,19 +208,19 @@ std::vector<SourceTensor> RequiredTensors(const Geometry& geometry, const Source
 std::string SkippedReason(std::string_view tensor_name, int64_t layers) {
   struct Known {
     std::string_view prefix;
-    const char* reason;
+    std::string_view reason;
   };
-  constexpr std::array<Known, 9> kKnown = {{{"model.visual.", "vision tower"},
-                                            {"visual.", "vision tower"},
-                                            {"model.vision_tower.", "vision tower"},
-                                            {"vision_tower.", "vision tower"},
-                                            {"model.multi_modal_projector.", "vision tower"},
-                                            {"multi_modal_projector.", "vision tower"},
+  constexpr std::array<Known, 9> kKnown = {{{"model.visual.", kVisionTower},
+                                            {"visual.", kVisionTower},
+                                            {"model.vision_tower.", kVisionTower},
+                                            {"vision_tower.", kVisionTower},
+                                            {"model.multi_modal_projector.", kVisionTower},
+                                            {"multi_modal_projector.", kVisionTower},
                                             {"mtp.", "multi-token-prediction head"},
                                             {"lm_head.weight", "copy of the tied embedding"},
                                             {"language_model.lm_head.weight", "copy of the tied embedding"}}};
   for (const Known& known : kKnown) {
-    if (tensor_name.substr(0, known.prefix.size()) == known.prefix) return known.reason;
+    if (tensor_name.substr(0, known.prefix.size()) == known.prefix) return std::string(known.reason);
   }
   if (EndsWith(tensor_name, "inv_freq")) return "rotary buffer";
   return LayerOf(tensor_name) >= layers ? "multi-token-prediction head" : "";

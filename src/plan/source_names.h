@@ -47,6 +47,9 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
 /// The tensors `geometry` needs from a checkpoint.
 std::vector<SourceTensor> RequiredTensors(const Geometry& geometry, const SourceNames& names);
 
+/// What SkippedReason says of tensors that belong to a part with a geometry of its own.
+inline constexpr std::string_view kVisionTower = "vision tower";
+
 /// Whether a tensor the geometry does not need is known and skipped with a notice (vision towers, MTP heads, rotary
 /// buffers): the notice's text, or empty when the tensor is unexpected.
 ///   layers  of the geometry; a layer beyond them is an MTP head
