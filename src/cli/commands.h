@@ -22,6 +22,10 @@ Run AddGenerate(CLI::App* app);
 Run AddScore(CLI::App* app);
 /// Text to token ids and back, and chats to text.
 Run AddTokenize(CLI::App* app);
+/// Writes a padded checkpoint.
+Run AddPad(CLI::App* app);
+/// Writes a quantised checkpoint.
+Run AddQuantize(CLI::App* app);
 /// Measures decode and prefill.
 Run AddBench(CLI::App* app);
 /// Shows the machine, the kernel rows and what was chosen.

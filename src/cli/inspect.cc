@@ -58,7 +58,7 @@ Status Execute(const InspectFlags& flags) {
   ProgressBar bar(fmt::format("reading {}", flags.model), flags.deep);
   const engine::Inspection found = engine::Inspect(
       path, {flags.tensors, flags.deep, [&bar](int64_t done, int64_t total) { bar.Show(done, total); }});
-  bar.Finish("");
+  bar.Finish();
   if (flags.json) {
     Json out = found.facts;
     out["notices"] = found.notices;

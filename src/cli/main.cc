@@ -27,6 +27,8 @@ constexpr Command kCommands[] = {
     {"generate", "continue prompts, streaming; or chat", trivet::cli::AddGenerate},
     {"score", "logits, log-probabilities and perplexity of given tokens", trivet::cli::AddScore},
     {"tokenize", "text to token ids and back, chats to text", trivet::cli::AddTokenize},
+    {"pad", "write a checkpoint whose axes divide by a rank count, for other engines", trivet::cli::AddPad},
+    {"quantize", "write a checkpoint with its large matrices in FP8 or MXFP4", trivet::cli::AddQuantize},
     {"bench", "measure decode and prefill, interleaved", trivet::cli::AddBench},
     {"doctor", "the machine, the kernel rows, and which would run", trivet::cli::AddDoctor},
 };

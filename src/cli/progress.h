@@ -17,7 +17,7 @@ class ProgressBar {
   void Show(int64_t done, int64_t total);
   /// Replaces the bar by one line.
   ///   where  said behind the bytes, such as " on rank 0"
-  void Finish(std::string_view where);
+  void Finish(std::string_view where = {});
 
  private:
   const std::string title_;

@@ -333,12 +333,12 @@ constexpr const char* kDeepseekV3Defaults =
 constexpr std::array<FamilyRow, 10> kFamilies = {
     {{"qwen3_5_moe", kQwen35MoeTypes, kHybridDefaults, ReadQwen35Moe},
      {"qwen3_5", kQwen35Types, kHybridDefaults, ReadQwen35},
-     {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama},
+     {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama, true},
      {"qwen2", kQwen2Types, kQwen2Defaults, ReadQwen2},
      {"qwen3", kQwen3Types, kQwen3Defaults, ReadQwen3},
      {"qwen3_moe", kQwen3MoeTypes, kQwen3MoeDefaults, ReadQwen3Moe},
      {"qwen3_next", kQwen3NextTypes, kQwen3NextDefaults, ReadQwen3Next},
-     {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3},
+     {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3, true},
      {"gpt_oss", kGptOssTypes, kGptOssDefaults, ReadGptOss},
      {"deepseek_v3", kDeepseekV3Types, kDeepseekV3Defaults, ReadDeepseekV3}}};
 
@@ -382,6 +382,13 @@ std::string SupportedTypes() {
 }  // namespace
 
 std::span<const FamilyRow> Families() { return kFamilies; }
+
+const FamilyRow& FamilyOf(const Geometry& geometry) {
+  const auto row = std::find_if(kFamilies.begin(), kFamilies.end(),
+                                [&](const FamilyRow& family) { return family.name == geometry.family; });
+  CHECK_MSG(row != kFamilies.end(), geometry.family);
+  return *row;
+}
 
 Result<Geometry> ReadGeometry(const FamilyConfig& config) {
   if (!config.text.is_object()) return InvalidKey("text_config", "an object", Quote(DumpJson(config.text)));

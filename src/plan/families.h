@@ -23,10 +23,15 @@ struct FamilyRow {
   std::span<const std::string_view> model_types;  // config.json's model_type values that mean it
   const char* defaults;                           // JSON: values of keys that a config may leave out
   Result<Geometry> (*read)(const FamilyConfig& config);
+  // transformers refuses configs of the family whose hidden width is no multiple of the query heads.
+  bool heads_divide_hidden = false;
 };
 
 /// All supported families.
 std::span<const FamilyRow> Families();
+
+/// The row that a geometry was read by.
+const FamilyRow& FamilyOf(const Geometry& geometry);
 
 /// Reads a config.  Errors: kUnsupported names the model_type, rope type, activation or option that is not supported;
 /// kInvalid names the key with a missing, ill-typed or contradictory value (heads not a multiple of KV heads,

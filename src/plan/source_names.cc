@@ -24,14 +24,16 @@ class Requirements {
   }
 
  private:
-  void Need(const std::string& name, std::vector<int64_t> shape) {
-    out_.push_back({names_.prefix + at_ + name, std::move(shape)});
+  void Need(const std::string& name, std::vector<int64_t> shape, TensorUse use = TensorUse::kOther) {
+    out_.push_back({names_.prefix + at_ + name, std::move(shape), use});
   }
   // A projection, and its bias where there is one.
   void Linear(const std::string& name, int64_t rows, int64_t cols, bool bias) {
-    Need(name + ".weight", {rows, cols});
+    Need(name + ".weight", {rows, cols}, TensorUse::kLinear);
     if (bias) Need(name + ".bias", {rows});
   }
+  // A projection of few rows.
+  void Gate(const std::string& name, int64_t rows) { Need(name + ".weight", {rows, geometry_.hidden}); }
 
   void Layer(size_t index) {
     at_ = fmt::format("layers.{}.", index);
@@ -94,12 +96,12 @@ class Requirements {
     const int64_t mixed = 2 * net.k_heads * net.k_dim + values;
     if (names_.grouped_delta_net) {
       Linear("linear_attn.in_proj_qkvz", mixed + values, hidden, false);
-      Linear("linear_attn.in_proj_ba", 2 * net.v_heads, hidden, false);
+      Gate("linear_attn.in_proj_ba", 2 * net.v_heads);
     } else {
       Linear("linear_attn.in_proj_qkv", mixed, hidden, false);
       Linear("linear_attn.in_proj_z", values, hidden, false);
-      Linear("linear_attn.in_proj_b", net.v_heads, hidden, false);
-      Linear("linear_attn.in_proj_a", net.v_heads, hidden, false);
+      Gate("linear_attn.in_proj_b", net.v_heads);
+      Gate("linear_attn.in_proj_a", net.v_heads);
     }
     Need("linear_attn.conv1d.weight", {mixed, 1, net.conv_width});
     Need("linear_attn.A_log", {net.v_heads});
@@ -117,7 +119,8 @@ class Requirements {
   void Moe() {
     const MoeGeometry& moe = geometry_.moe;
     const std::string router = "mlp." + names_.router;
-    Linear(router, moe.experts, geometry_.hidden, moe.router.bias);
+    Gate(router, moe.experts);
+    if (moe.router.bias) Need(router + ".bias", {moe.experts});
     if (moe.router.correction) Need(router + ".e_score_correction_bias", {moe.experts});
     if (names_.fused_experts) {
       FusedExperts();
@@ -125,7 +128,7 @@ class Requirements {
       for (int64_t e = 0; e < moe.experts; ++e) GatedMlp(fmt::format("mlp.experts.{}.", e), moe.width, moe.bias);
     }
     if (moe.shared_width == 0) return;
-    if (moe.shared_gate) Linear("mlp.shared_expert_gate", 1, geometry_.hidden, false);
+    if (moe.shared_gate) Gate("mlp.shared_expert_gate", 1);
     GatedMlp("mlp." + names_.shared_expert + ".", moe.shared_width, false);
   }
 
@@ -133,11 +136,11 @@ class Requirements {
     const MoeGeometry& moe = geometry_.moe;
     const int64_t hidden = geometry_.hidden;
     if (names_.input_major_experts) {
-      Need("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * moe.width});
-      Need("mlp.experts.down_proj", {moe.experts, moe.width, hidden});
+      Need("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * moe.width}, TensorUse::kExperts);
+      Need("mlp.experts.down_proj", {moe.experts, moe.width, hidden}, TensorUse::kExperts);
     } else {
-      Need("mlp.experts.gate_up_proj", {moe.experts, 2 * moe.width, hidden});
-      Need("mlp.experts.down_proj", {moe.experts, hidden, moe.width});
+      Need("mlp.experts.gate_up_proj", {moe.experts, 2 * moe.width, hidden}, TensorUse::kExperts);
+      Need("mlp.experts.down_proj", {moe.experts, hidden, moe.width}, TensorUse::kExperts);
     }
     if (!moe.bias) return;
     Need("mlp.experts.gate_up_proj_bias", {moe.experts, 2 * moe.width});
@@ -205,19 +208,19 @@ std::vector<SourceTensor> RequiredTensors(const Geometry& geometry, const Source
 std::string SkippedReason(std::string_view tensor_name, int64_t layers) {
   struct Known {
     std::string_view prefix;
-    const char* reason;
+    std::string_view reason;
   };
-  constexpr std::array<Known, 9> kKnown = {{{"model.visual.", "vision tower"},
-                                            {"visual.", "vision tower"},
-                                            {"model.vision_tower.", "vision tower"},
-                                            {"vision_tower.", "vision tower"},
-                                            {"model.multi_modal_projector.", "vision tower"},
-                                            {"multi_modal_projector.", "vision tower"},
+  constexpr std::array<Known, 9> kKnown = {{{"model.visual.", kVisionTower},
+                                            {"visual.", kVisionTower},
+                                            {"model.vision_tower.", kVisionTower},
+                                            {"vision_tower.", kVisionTower},
+                                            {"model.multi_modal_projector.", kVisionTower},
+                                            {"multi_modal_projector.", kVisionTower},
                                             {"mtp.", "multi-token-prediction head"},
                                             {"lm_head.weight", "copy of the tied embedding"},
                                             {"language_model.lm_head.weight", "copy of the tied embedding"}}};
   for (const Known& known : kKnown) {
-    if (tensor_name.substr(0, known.prefix.size()) == known.prefix) return known.reason;
+    if (tensor_name.substr(0, known.prefix.size()) == known.prefix) return std::string(known.reason);
   }
   if (EndsWith(tensor_name, "inv_freq")) return "rotary buffer";
   return LayerOf(tensor_name) >= layers ? "multi-token-prediction head" : "";

@@ -26,10 +26,18 @@ struct SourceNames {
   std::string shared_expert = "shared_expert";  // under "mlp."
 };
 
+/// What a tensor is to those who rewrite checkpoints.
+enum class TensorUse {
+  kOther,    // embedding and head, norms, biases, convolutions, and small products that decide much: routers, gates
+  kLinear,   // the weight [out, in] of a large product
+  kExperts,  // a stack of such weights, one for each expert
+};
+
 /// A tensor the checkpoint must have, and its exact shape.
 struct SourceTensor {
   std::string name;
   std::vector<int64_t> shape;
+  TensorUse use = TensorUse::kOther;
 };
 
 /// Finds out how a checkpoint stores `geometry`: `has(name)` tells whether a tensor exists.
@@ -38,6 +46,9 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
 
 /// The tensors `geometry` needs from a checkpoint.
 std::vector<SourceTensor> RequiredTensors(const Geometry& geometry, const SourceNames& names);
+
+/// What SkippedReason says of tensors that belong to a part with a geometry of its own.
+inline constexpr std::string_view kVisionTower = "vision tower";
 
 /// Whether a tensor the geometry does not need is known and skipped with a notice (vision towers, MTP heads, rotary
 /// buffers): the notice's text, or empty when the tensor is unexpected.

@@ -69,6 +69,34 @@ constexpr float FromE4M3(uint8_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 120u) << 23) | (mantissa << 20));
 }
 
+/// Rounds to nearest even; what exceeds 448, infinities included, becomes 448 with its sign, a NaN stays one.
+constexpr uint8_t ToE4M3(float value) {
+  const uint32_t bits = std::bit_cast<uint32_t>(value);
+  const uint32_t sign = (bits >> 24) & 0x80u;
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint8_t>(sign | 0x7fu);
+  if (magnitude >= 0x43e00000u) return static_cast<uint8_t>(sign | 0x7eu);  // 448 and more
+  if (magnitude >= 0x3c800000u) {                                           // 2^-6 and more: normal
+    const uint32_t rounded = magnitude + 0x7ffffu + ((magnitude >> 20) & 1u);
+    return static_cast<uint8_t>(sign | ((rounded - (120u << 23)) >> 20));
+  }
+  // Subnormal, in units of 2^-9: adding 2^23 units leaves no room for fractions, so the sum is rounded to whole ones.
+  const float units = std::bit_cast<float>(magnitude) * 0x1p9f + 0x1p23f;
+  return static_cast<uint8_t>(sign | (std::bit_cast<uint32_t>(units) & 0xfu));
+}
+
+/// Rounds to nearest even; what exceeds 6 becomes 6 with its sign. Not for NaN.
+constexpr uint8_t ToE2M1(float value) {
+  const float magnitude = value < 0 ? -value : value;
+  // Halfway points between 0, 0.5, 1, 1.5, 2, 3, 4 and 6; one belongs to its even neighbour.
+  constexpr float kHalfway[7] = {0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5};
+  uint8_t code = 0;
+  for (int i = 0; i < 7; ++i) {
+    if (i % 2 == 0 ? magnitude > kHalfway[i] : magnitude >= kHalfway[i]) code = static_cast<uint8_t>(i + 1);
+  }
+  return static_cast<uint8_t>(code | (std::bit_cast<uint32_t>(value) >> 28 & 8u));
+}
+
 /// F8_E5M2: the upper byte of an F16.
 constexpr float FromE5M2(uint8_t bits) { return FromF16(static_cast<uint16_t>(uint32_t{bits} << 8)); }
 

@@ -83,6 +83,34 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("plan " + dir_.Path("nothing"), 3, {"nothing"});
 }
 
+TEST_F(Program, ModelsAreWrittenAnewAndScored) {
+  for (const std::string command : {"quantize demo %s --format mxfp4", "pad demo %s --ranks 5"}) {
+    const std::string out = dir_.Path(command.substr(0, command.find(' ')));
+    const std::string arguments = std::string(command).replace(command.find("%s"), 2, out);
+    const Outcome written = Run(arguments + " --json --quiet --shard-size 8MB");
+    ASSERT_EQ(written.status, 0) << written.err;
+    const Result<Json> summary = ParseJson(written.out, "summary");
+    ASSERT_TRUE(summary.ok()) << summary.error().message;
+    EXPECT_GE((*summary)["files"]["weights"].size(), 2U);
+    EXPECT_GT((*summary)["bytes"].get<int64_t>(), 8000000);
+    const Outcome scored = Run("score " + out + " -q --ranks 3 --text 'Count from 1 to 3.' --perplexity");
+    EXPECT_EQ(scored.status, 0) << scored.err;
+    EXPECT_THAT(scored.out, HasSubstr("\"perplexity\""));
+    Refused(arguments + " -q", 2, {"empty or does not exist"});
+  }
+  const std::string out = dir_.Path("refused");
+  Refused("quantize demo " + out + " -q", 2, {"--format"});
+  Refused("quantize demo " + out + " -q --format fp8 --shard-size 0", 2, {"--shard-size"});
+  Refused("quantize demo " + out + " -q --format fp8 --head", 2, {"--head"});
+  Refused("pad demo " + out + " -q", 2, {"--ranks"});
+  Refused("pad demo " + out + " -q --ranks 17", 2, {"--ranks", "1 to 16"});
+  Refused("pad demo " + out + " -q --ranks 3 --vocab mask", 2, {"--vocab"});
+  const std::string cases = TRIVET_ROOT "/tests/golden/cases/";
+  Refused("quantize " + cases + "qwen3-fp8 " + out + " -q --format fp8", 5, {"unquantised"});
+  Refused("pad " + cases + "llama " + out + " -q --ranks 3", 6, {"hidden width"});
+  EXPECT_FALSE(std::filesystem::exists(out));
+}
+
 TEST_F(Program, AFifoForAFileIsAnErrorAndNoHang) {
   ASSERT_EQ(::mkfifo((dir_.Path("config.json")).c_str(), 0600), 0);
   Refused("plan " + dir_.Path(), 4, {"config.json"});

@@ -112,6 +112,36 @@ TEST(Convert, NarrowingRoundsToNearestEven) {
   CheckRounding(FromF16, ToF16, 0x7c00);
 }
 
+// Codes are magnitudes in ascending order: a value belongs to the nearer of two neighbours, halfway to the even code.
+template <class From, class To>
+void CheckSmallRounding(From from, To to, int largest, int sign_bit) {
+  for (int code = 0; code < largest; ++code) {
+    const float below = from(static_cast<uint8_t>(code)), above = from(static_cast<uint8_t>(code + 1));
+    const float halfway = below + (above - below) / 2;
+    for (const int sign : {0, sign_bit}) {
+      const float unit = sign == 0 ? 1.0f : -1.0f;
+      EXPECT_EQ(to(unit * below), code | sign);
+      EXPECT_EQ(to(unit * halfway), (code % 2 == 0 ? code : code + 1) | sign) << halfway;
+      EXPECT_EQ(to(unit * std::nextafterf(halfway, below)), code | sign);
+      EXPECT_EQ(to(unit * std::nextafterf(halfway, above)), (code + 1) | sign);
+    }
+  }
+  for (const float beyond : {from(static_cast<uint8_t>(largest)), 500.0f, 1e30f, INFINITY}) {
+    EXPECT_EQ(to(beyond), largest) << beyond;
+    EXPECT_EQ(to(-beyond), largest | sign_bit) << beyond;
+  }
+}
+
+TEST(Convert, NarrowingToF8AndF4RoundsToNearestEvenAndSaturates) {
+  CheckSmallRounding(FromE4M3, ToE4M3, 0x7e, 0x80);
+  const auto from_e2m1 = [](uint8_t code) {
+    constexpr float kMagnitudes[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    return kMagnitudes[code];
+  };
+  CheckSmallRounding(from_e2m1, ToE2M1, 7, 8);
+  EXPECT_TRUE(std::isnan(FromE4M3(ToE4M3(NAN))));
+}
+
 TEST(Convert, NarrowingExtremes) {
   EXPECT_EQ(ToF16(std::numeric_limits<float>::max()), 0x7c00);
   EXPECT_EQ(ToF16(-INFINITY), 0xfc00);

@@ -5,13 +5,13 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 
 #include "engine/load.h"
 #include "plan/layout.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/peak_memory.h"
 #include "tests/support/synthetic_model.h"
 
 namespace trivet {
@@ -19,17 +19,6 @@ namespace {
 
 // Besides shard and staging: the list of pieces (about 100 bytes each), the reader's stack, allocator rounding.
 constexpr int64_t kSlackBytes = int64_t{1} << 20;
-
-// Peak resident memory of this process.
-int64_t PeakBytes() {
-  std::ifstream status("/proc/self/status");
-  std::string key;
-  int64_t kilobytes = 0;
-  while (status >> key) {
-    if (key == "VmHWM:" && status >> kilobytes) return kilobytes * 1024;
-  }
-  return -1;
-}
 
 struct Measured {
   int64_t growth = 0;  // of the peak while loading
@@ -45,9 +34,9 @@ Measured MeasureLoading(const engine::OpenedModel& model, const plan::Layout& la
   Measured measured;
   if (child == 0) {
     const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, 1, model.names);
-    const int64_t before = PeakBytes();
+    const int64_t before = support::PeakBytes();
     const Result<model::LoadedTensors> tensors = engine::LoadShard(model, map, {}, {});
-    measured.growth = PeakBytes() - before;
+    measured.growth = support::PeakBytes() - before;
     if (!tensors.ok() || before < 0) ::_exit(1);
     const int64_t page = ::sysconf(_SC_PAGESIZE);
     for (const auto& [name, tensor] : *tensors) measured.shard += (tensor.buffer.bytes() + page - 1) / page * page;

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models to rewrite.
+#pragma once
+
+#include <string>
+
+#include "export/source.h"
+#include "tests/engine/small_model.h"
+
+namespace trivet::exporter {
+
+/// An opened model as the module takes it; the model outlives the result.
+inline Source SourceOf(const engine::OpenedModel& model) {
+  return {model.files, model.checkpoint, model.geometry, model.names};
+}
+
+/// Directory of a small model with golden logits.
+inline std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
+
+}  // namespace trivet::exporter
