@@ -152,8 +152,8 @@ class Planner {
 
   Status Add(const plan::SourceTensor& needed, const TensorInfo& info) {
     const bool head = needed.name == source_.names.head;
-    if (needed.use == plan::TensorUse::kExperts) return AddExperts(info);
-    const bool linear = needed.use == plan::TensorUse::kLinear && !packed_experts_;
+    if (needed.kind == plan::TensorKind::kExperts) return AddExperts(info);
+    const bool linear = needed.kind == plan::TensorKind::kLinear && !packed_experts_;
     if (linear || (head && options_.head)) return AddMatrix(ModuleOf(info.name), WholeMatrix(info));
     Keep(info);
     return {};

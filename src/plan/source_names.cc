@@ -24,12 +24,12 @@ class Requirements {
   }
 
  private:
-  void Need(const std::string& name, std::vector<int64_t> shape, TensorUse use = TensorUse::kOther) {
-    out_.push_back({names_.prefix + at_ + name, std::move(shape), use});
+  void Need(const std::string& name, std::vector<int64_t> shape, TensorKind kind = TensorKind::kOther) {
+    out_.push_back({names_.prefix + at_ + name, std::move(shape), kind});
   }
   // A projection, and its bias where there is one.
   void Linear(const std::string& name, int64_t rows, int64_t cols, bool bias) {
-    Need(name + ".weight", {rows, cols}, TensorUse::kLinear);
+    Need(name + ".weight", {rows, cols}, TensorKind::kLinear);
     if (bias) Need(name + ".bias", {rows});
   }
   // A projection of few rows.
@@ -136,11 +136,11 @@ class Requirements {
     const MoeGeometry& moe = geometry_.moe;
     const int64_t hidden = geometry_.hidden;
     if (names_.input_major_experts) {
-      Need("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * moe.width}, TensorUse::kExperts);
-      Need("mlp.experts.down_proj", {moe.experts, moe.width, hidden}, TensorUse::kExperts);
+      Need("mlp.experts.gate_up_proj", {moe.experts, hidden, 2 * moe.width}, TensorKind::kExperts);
+      Need("mlp.experts.down_proj", {moe.experts, moe.width, hidden}, TensorKind::kExperts);
     } else {
-      Need("mlp.experts.gate_up_proj", {moe.experts, 2 * moe.width, hidden}, TensorUse::kExperts);
-      Need("mlp.experts.down_proj", {moe.experts, hidden, moe.width}, TensorUse::kExperts);
+      Need("mlp.experts.gate_up_proj", {moe.experts, 2 * moe.width, hidden}, TensorKind::kExperts);
+      Need("mlp.experts.down_proj", {moe.experts, hidden, moe.width}, TensorKind::kExperts);
     }
     if (!moe.bias) return;
     Need("mlp.experts.gate_up_proj_bias", {moe.experts, 2 * moe.width});

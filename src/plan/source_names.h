@@ -27,7 +27,7 @@ struct SourceNames {
 };
 
 /// What a tensor is to those who rewrite checkpoints.
-enum class TensorUse {
+enum class TensorKind {
   kOther,    // embedding and head, norms, biases, convolutions, and small products that decide much: routers, gates
   kLinear,   // the weight [out, in] of a large product
   kExperts,  // a stack of such weights, one for each expert
@@ -37,7 +37,7 @@ enum class TensorUse {
 struct SourceTensor {
   std::string name;
   std::vector<int64_t> shape;
-  TensorUse use = TensorUse::kOther;
+  TensorKind kind = TensorKind::kOther;
 };
 
 /// Finds out how a checkpoint stores `geometry`: `has(name)` tells whether a tensor exists.

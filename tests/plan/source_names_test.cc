@@ -54,22 +54,22 @@ TEST(SourceNames, DetectsWhatOtherFamiliesCallThings) {
 TEST(SourceNames, LargeProductsAreToldFromWhatDecides) {
   Geometry geometry = DemoGeometry();
   const std::vector<SourceTensor> needed = RequiredTensors(geometry, {"model."});
-  const auto use = [&](const std::string& name) {
+  const auto kind = [&](const std::string& name) {
     const auto found = std::find_if(needed.begin(), needed.end(),
                                     [&](const SourceTensor& tensor) { return tensor.name == "model." + name; });
     CHECK_MSG(found != needed.end(), name);
-    return found->use;
+    return found->kind;
   };
   for (const char* name :
        {"linear_attn.in_proj_qkv.weight", "linear_attn.out_proj.weight", "mlp.shared_expert.down_proj.weight"}) {
-    EXPECT_EQ(use(std::string("layers.0.") + name), TensorUse::kLinear) << name;
+    EXPECT_EQ(kind(std::string("layers.0.") + name), TensorKind::kLinear) << name;
   }
-  EXPECT_EQ(use("layers.0.mlp.experts.gate_up_proj"), TensorUse::kExperts);
+  EXPECT_EQ(kind("layers.0.mlp.experts.gate_up_proj"), TensorKind::kExperts);
   for (const char* name : {"linear_attn.in_proj_a.weight", "linear_attn.in_proj_b.weight", "linear_attn.conv1d.weight",
                            "mlp.gate.weight", "mlp.shared_expert_gate.weight", "input_layernorm.weight"}) {
-    EXPECT_EQ(use(std::string("layers.0.") + name), TensorUse::kOther) << name;
+    EXPECT_EQ(kind(std::string("layers.0.") + name), TensorKind::kOther) << name;
   }
-  EXPECT_EQ(use("embed_tokens.weight"), TensorUse::kOther);
+  EXPECT_EQ(kind("embed_tokens.weight"), TensorKind::kOther);
 }
 
 TEST(SourceNames, EveryNeededTensorIsNamedOnce) {
