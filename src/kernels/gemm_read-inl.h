@@ -28,9 +28,14 @@ using VU = hn::Vec<DU>;
 constexpr int64_t kL = hn::MaxLanes(DF());
 constexpr int64_t kV = kTileRows / kL;  // vectors of one tile
 
+/// How far ahead weights are fetched: the processor's own prefetchers stop at every page. Of 1 to 4 KB, 2 KB was best.
+constexpr int64_t kAheadBytes = 2304;
+
 /// Single elements: vector v of the tiles' outputs at columns s and s + 1.
 template <WeightFormat kFormat>
 struct PlainReader {
+  static constexpr int64_t kColumnBytes = kTileRows * (kFormat == WeightFormat::kF32 ? 4 : 2);
+
   static HWY_INLINE void Load(const std::byte* const* tiles, int64_t v, int64_t s, VF& even, VF& odd) {
     const std::byte* tile = tiles[v / kV];
     const int64_t lane = v % kV * kL;
@@ -109,8 +114,6 @@ struct ChunkReader {
   static constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   static constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   static constexpr int64_t kColumns = kLayout.chunk;
-  // How far ahead codes are fetched: the processor's own prefetchers stop at every page. Of 1 to 4 KB, 2 KB was best.
-  static constexpr int64_t kAheadBytes = 2304;
   static constexpr int kBits = kLayout.code_bits;
   static constexpr bool kAdds = kTraits.offset != quant::OffsetType::kNone;
   static constexpr Decoding kDecoding = kTraits.code == quant::CodeType::kE4M3 ? Decoding::kBytes

@@ -37,8 +37,9 @@ struct LeafPlace {
   int64_t begin, end, m;
 };
 
-// R rows times T tiles over columns [begin, end): leaf sums to `leaf`, [R][T * 32].
-template <class Reader, int64_t R, int64_t T>
+// R rows times T tiles over columns [begin, end): leaf sums to `leaf`, [R][T * 32]. With kFetch the tiles come from
+// memory and are fetched ahead; a single row is over before that would help.
+template <class Reader, int64_t R, int64_t T, bool kFetch>
 HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t begin, int64_t end,
                      float* HWY_RESTRICT leaf) {
   VF acc[R][T * kV];
@@ -47,12 +48,26 @@ HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64
   }
   int64_t k = begin;
   for (; k + 2 <= end; k += 2) {
-    for (int64_t v = 0; v < T * kV; ++v) {
-      VF even, odd;
-      Reader::Load(tiles, v, k, even, odd);
-      for (int64_t r = 0; r < R; ++r) {
-        acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
-        acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k + 1]), odd, acc[r][v]);
+    if constexpr (R == 1) {
+      for (int64_t v = 0; v < T * kV; ++v) {
+        VF even, odd;
+        Reader::Load(tiles, v, k, even, odd);
+        acc[0][v] = hn::MulAdd(hn::Set(kF, x[0][k]), even, acc[0][v]);
+        acc[0][v] = hn::MulAdd(hn::Set(kF, x[0][k + 1]), odd, acc[0][v]);
+      }
+    } else {
+      // One activation at a time, so that accumulators keep the registers.
+      VF weights[2][T * kV];
+      for (int64_t v = 0; v < T * kV; ++v) Reader::Load(tiles, v, k, weights[0][v], weights[1][v]);
+      if constexpr (kFetch) {
+        const std::byte* ahead = tiles[0] + k * Reader::kColumnBytes + kAheadBytes;
+        for (int64_t line = 0; line < 2 * Reader::kColumnBytes; line += 64) hwy::Prefetch(ahead + line);
+      }
+      for (int64_t odd = 0; odd < 2; ++odd) {
+        for (int64_t r = 0; r < R; ++r) {
+          const VF activation = hn::Set(kF, x[r][k + odd]);
+          for (int64_t v = 0; v < T * kV; ++v) acc[r][v] = hn::MulAdd(activation, weights[odd][v], acc[r][v]);
+        }
       }
     }
   }
@@ -213,7 +228,7 @@ template <class Reader, int64_t R, int64_t T>
 HWY_NOINLINE void Plain(const Gemm::Args& args, int64_t m, int64_t tile) {
   Tiles<R, T>(args, m, tile,
               [](const float* const* x, const std::byte* const* tiles, const LeafPlace& place, float* leaf)
-                  HWY_ATTR { Leaf<Reader, R, T>(x, tiles, place.begin, place.end, leaf); });
+                  HWY_ATTR { Leaf<Reader, R, T, true>(x, tiles, place.begin, place.end, leaf); });
 }
 
 template <quant::BlockFormat kFormat>
@@ -261,7 +276,7 @@ HWY_NOINLINE uint32_t PanelLeaf(const Gemm::Args& args, const float* panel, cons
   for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, place.m + r) + place.begin;
   const auto* tile = reinterpret_cast<const std::byte*>(panel);
   HWY_ALIGN float leaf[R * kTileRows];
-  Leaf<PlainReader<WeightFormat::kF32>, R, 1>(x, &tile, 0, place.end - place.begin, leaf);
+  Leaf<PlainReader<WeightFormat::kF32>, R, 1, false>(x, &tile, 0, place.end - place.begin, leaf);
   return AddLeaf<R, 1>(args, leaf, place.m, totals);
 }
 

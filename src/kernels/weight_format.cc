@@ -12,7 +12,11 @@ namespace {
 using quant::BlockFormat;
 
 void StoreBF16(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
-  for (int64_t i = 0; i < count; ++i) {
+  int64_t i = 0;
+  for (; k % 2 == 0 && i + 2 <= count; i += 2) {  // whole words
+    std::memcpy(tile + ((k + i) / 2 * kTileRows + row) * 4, source + i * 2, 4);
+  }
+  for (; i < count; ++i) {
     const int64_t column = k + i;
     std::memcpy(tile + ((column / 2 * kTileRows + row) * 2 + column % 2) * 2, source + i * 2, 2);
   }
@@ -52,17 +56,24 @@ constexpr uint32_t StoredBias(const quant::BlockTraits& traits) {
   return traits.code == quant::CodeType::kSigned ? 0x80 : 0;
 }
 
+// The codes of a block as words, where they only have to be copied: bytes, and nibbles that stand in pairs. Null for
+// other formats.
+template <BlockFormat kFormat>
+const std::byte* WordsIn(const std::byte* block) {
+  if constexpr (kFormat == BlockFormat::kMxfp4) return block + 1;
+  if constexpr (kFormat == BlockFormat::kQ8_0) return block + 2;
+  return nullptr;
+}
+
 // The words of a chunk of codes.
 template <BlockFormat kFormat>
 void PackWords(const uint8_t* codes, uint32_t* words) {
   constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   for (int64_t w = 0; w < kLayout.words; ++w) {
+    const uint8_t* from = codes + w * kLayout.per_word;
     uint32_t word = 0;
-    for (int i = 0; i < kLayout.per_word; ++i) {
-      const uint32_t code = codes[w * kLayout.per_word + i] ^ StoredBias(kTraits);
-      word |= code << (i * kLayout.code_bits);
-    }
+    for (int i = 0; i < kLayout.per_word; ++i) word |= (from[i] ^ StoredBias(kTraits)) << (i * kLayout.code_bits);
     words[w] = word;
   }
   uint32_t rest = 0;
@@ -83,15 +94,41 @@ uint32_t CodeOf(const PackedBlock& layout, int64_t i, const Word& word) {
   return rest >> ((i - layout.words * layout.per_word) * layout.code_bits) & mask;
 }
 
+// Stores the codes of a block; `block` is null where `source` holds them as words.
+template <BlockFormat kFormat>
+void StoreCodes(const std::byte* source, const quant::Block* block, std::byte* codes, int64_t row) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
+  for (int64_t i = 0; i < kTraits.columns; i += kLayout.chunk, codes += kLayout.chunk_bytes) {
+    if constexpr (kTraits.code == quant::CodeType::kE4M3) {
+      for (int64_t j = 0; j < kLayout.chunk; ++j) codes[j * kTileRows + row] = std::byte{block->code[i + j]};
+    } else {
+      uint32_t words[kLayout.words];
+      if (const std::byte* from = WordsIn<kFormat>(source); from != nullptr) {
+        std::memcpy(words, from, sizeof(words));
+        for (uint32_t& word : words) word ^= StoredBias(kTraits) * 0x01010101U;
+      } else {
+        PackWords<kFormat>(block->code + i, words);
+      }
+      for (int64_t w = 0; w < kLayout.words; ++w) std::memcpy(codes + (w * kTileRows + row) * 4, words + w, 4);
+    }
+  }
+}
+
 template <BlockFormat kFormat>
 void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
   constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   constexpr int64_t kScale = ScaleBytes(kTraits.scale);
   CHECK(k % kTraits.columns == 0 && count % kTraits.columns == 0);
-  for (int64_t b = 0; b < count / kTraits.columns; ++b) {
-    const quant::Block block = quant::Unpack(kFormat, source + b * kTraits.bytes);
+  for (int64_t b = 0; b < count / kTraits.columns; ++b, source += kTraits.bytes) {
     std::byte* out = tile + (k / kTraits.columns + b) * kLayout.bytes;
+    if (WordsIn<kFormat>(source) != nullptr) {
+      std::memcpy(out + kLayout.scale_at + row * kScale, source, kScale);
+      StoreCodes<kFormat>(source, nullptr, out + kLayout.codes_at, row);
+      continue;
+    }
+    const quant::Block block = quant::Unpack(kFormat, source);
     std::memcpy(out + kLayout.scale_at + row * kScale, &block.scale, kScale);
     if (kTraits.offset != quant::OffsetType::kNone) {
       std::memcpy(out + kLayout.offset_at + row * kScale, &block.offset, kScale);
@@ -103,16 +140,7 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
         out[kLayout.sub_offset_at + s * kTileRows + row] = static_cast<std::byte>(block.sub_offset[sub]);
       }
     }
-    std::byte* codes = out + kLayout.codes_at;
-    for (int64_t i = 0; i < kTraits.columns; i += kLayout.chunk, codes += kLayout.chunk_bytes) {
-      if constexpr (kTraits.code == quant::CodeType::kE4M3) {
-        for (int64_t j = 0; j < kLayout.chunk; ++j) codes[j * kTileRows + row] = std::byte{block.code[i + j]};
-      } else {
-        uint32_t words[kLayout.words];
-        PackWords<kFormat>(block.code + i, words);
-        for (int64_t w = 0; w < kLayout.words; ++w) std::memcpy(codes + (w * kTileRows + row) * 4, words + w, 4);
-      }
-    }
+    StoreCodes<kFormat>(source, &block, out + kLayout.codes_at, row);
   }
 }
 
