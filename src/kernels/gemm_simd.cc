@@ -28,7 +28,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kMaxRows = kL == 16 ? 12 : 3;
 constexpr int64_t kTilesAtOnce = 4;     // for single rows
-constexpr int64_t kPanelRows = 48;      // rows that share a decoded panel
+constexpr int64_t kPanelRows = 96;      // rows that share a decoded panel
 constexpr int64_t kPanelColumns = 256;  // 32 KB of float32
 constexpr int64_t kMostColumns = 32;    // of a chunk
 
