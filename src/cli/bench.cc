@@ -14,6 +14,7 @@
 #include "device/buffer.h"
 #include "engine/plan_facts.h"
 #include "plan/cost.h"
+#include "sampling/sampler.h"
 
 namespace trivet::cli {
 namespace {
@@ -22,6 +23,7 @@ struct BenchFlags {
   EngineFlags engine;
   int64_t prompt = 512, tokens = 64, rounds = 7, sequences = 1;
   bool json = false;
+  bool alone = false;  // one numerics instead of both in turn
 };
 
 // Seconds of one round.
@@ -50,8 +52,7 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
                                      bool wanted) -> Result<std::optional<TokenId>> {
       if (!wanted) return std::optional<TokenId>();
       const size_t vocab = logits.size() / static_cast<size_t>(span.logits_count);
-      const std::span<const float> last = logits.last(vocab);
-      return std::optional<TokenId>(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+      return std::optional<TokenId>(sampling::Greatest(logits.last(vocab)));
     }));
     if (!more) break;
     (engine->step_tokens() > flags.sequences ? sample.prefill_s : sample.decode_s) +=
@@ -102,6 +103,7 @@ double Median(std::vector<double> values) {
 // The rounds of one numerics.
 struct Series {
   const char* numerics;
+  engine::Engine* engine;
   std::vector<double> prefill, decode;
 };
 
@@ -143,6 +145,25 @@ void PrintRatios(const BenchFlags& flags, const Series& exact, const Series& fas
   }
 }
 
+// Rounds of all series in turn; returns the median rate of the plain read between them.
+Result<double> Interleave(const BenchFlags& flags, std::vector<Series>* series, ReadLoop* read) {
+  std::vector<double> reads;
+  int64_t next_id = 0;
+  const size_t count = series->size();
+  for (int64_t round = -1; round < flags.rounds; ++round) {  // the first warms up
+    for (size_t i = 0; i < count; ++i) {
+      // Who goes first changes from round to round: the second finds a warmer processor.
+      Series& one = (*series)[(i + static_cast<size_t>(round & 1)) % count];
+      TRY_ASSIGN(const Sample sample, Round(one.engine, flags, &next_id));
+      if (round < 0) continue;
+      one.prefill.push_back(sample.prefill_s);
+      one.decode.push_back(sample.decode_s);
+    }
+    reads.push_back(read->Pass());
+  }
+  return Median(reads);
+}
+
 Status Execute(BenchFlags flags) {
   if (flags.tokens < 2) {
     return MakeError(Code::kUsage,
@@ -162,35 +183,28 @@ Status Execute(BenchFlags flags) {
   flags.engine.max_context = needed;
   flags.engine.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
-  options.numerics = kernels::Numerics::kExact;
-  TRY_ASSIGN(const Loaded exact, Load(flags.engine, options));
-  options.numerics = kernels::Numerics::kFast;
-  TRY_ASSIGN(const std::unique_ptr<engine::Engine> fast, engine::Engine::Start(*exact.model, options, {}));
+  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
+  const bool fast_first = options.numerics == kernels::Numerics::kFast;
+  std::unique_ptr<engine::Engine> other;
+  std::vector<Series> series = {{fast_first ? "fast" : "exact", loaded.engine.get(), {}, {}}};
+  if (!flags.alone) {
+    options.numerics = fast_first ? kernels::Numerics::kExact : kernels::Numerics::kFast;
+    TRY_ASSIGN(other, engine::Engine::Start(*loaded.model, options, {}));
+    series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}});
+    if (fast_first) std::swap(series[0], series[1]);
+  }
   const plan::LayoutCost cost =
-      plan::PriceLayout(exact.model->geometry, exact.engine->layout(), engine::BytesOf(*exact.model));
+      plan::PriceLayout(loaded.model->geometry, loaded.engine->layout(), engine::BytesOf(*loaded.model));
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
   for (const plan::RankCost& rank : cost.ranks) {
     step_bytes += static_cast<double>(rank.step_bytes);
     weights += static_cast<double>(rank.weight_bytes);
   }
-  const int threads = exact.engine->rank_options().threads * static_cast<int>(exact.engine->layout().ranks);
+  const int threads = loaded.engine->rank_options().threads * static_cast<int>(loaded.engine->layout().ranks);
   TRY_ASSIGN(const std::unique_ptr<ReadLoop> read, ReadLoop::Make(static_cast<int64_t>(weights), threads));
-  Series series[2] = {{"exact", {}, {}}, {"fast", {}, {}}};
-  std::vector<double> reads;
-  int64_t next_id = 0;
-  for (int64_t round = -1; round < flags.rounds; ++round) {  // the first warms up
-    // Who goes first changes from round to round: the second finds a warmer processor.
-    for (const int64_t which : {round & 1, ~round & 1}) {
-      TRY_ASSIGN(const Sample sample, Round(which == 0 ? exact.engine.get() : fast.get(), flags, &next_id));
-      if (round < 0) continue;
-      series[which].prefill.push_back(sample.prefill_s);
-      series[which].decode.push_back(sample.decode_s);
-    }
-    reads.push_back(read->Pass());
-  }
-  const double read_rate = Median(reads);
+  TRY_ASSIGN(const double read_rate, Interleave(flags, &series, read.get()));
   for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
-  PrintRatios(flags, series[0], series[1]);
+  if (series.size() == 2) PrintRatios(flags, series[0], series[1]);
   return {};
 }
 
@@ -205,6 +219,7 @@ Run AddBench(CLI::App* app) {
   app->add_option("--tokens", flags->tokens, "tokens to decode for each sequence");
   app->add_option("--sequences", flags->sequences, "sequences at once");
   app->add_option("--rounds", flags->rounds, "rounds of each numerics, in turn; medians are printed");
+  app->add_flag("--alone", flags->alone, "measure the chosen numerics alone instead of exact against fast");
   app->add_flag("--json", flags->json, "JSON lines");
   return [flags] { return Execute(*flags); };
 }

@@ -91,12 +91,14 @@ class Store {
  public:
   explicit Store(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
 
-  Status Put(const Piece& piece, std::span<const std::byte> bytes) {
+  // Rows [begin, end) of the piece. Rows of different calls meet in no byte, so threads may share a piece.
+  Status Put(const Piece& piece, std::span<const std::byte> bytes, int64_t begin, int64_t end) {
     const plan::Slice& slice = *piece.slice;
     const int64_t first = slice.src_row + piece.row * slice.row_step;
-    TRY(blocks_.Start(checkpoint_, *piece.source, first, (piece.rows - 1) * slice.row_step + 1));
+    TRY(blocks_.Start(checkpoint_, *piece.source, first + begin * slice.row_step,
+                      (end - begin - 1) * slice.row_step + 1));
     const auto wanted = static_cast<size_t>(CodeBytes(*piece.source, piece.cols));
-    for (int64_t i = 0; i < piece.rows; ++i) {
+    for (int64_t i = begin; i < end; ++i) {
       int64_t count = 0;
       const auto codes = bytes.subspan(static_cast<size_t>(i * piece.row_stride), wanted);
       TRY_ASSIGN(const auto row, blocks_.Row(first + i * slice.row_step, piece.col, piece.cols, codes, &count));
@@ -172,6 +174,18 @@ class Store {
   RowBlocks blocks_;
   std::vector<float> values_;
 };
+
+// Stores a piece with all threads; the error is that of the first rows that have one.
+Status PutPiece(const checkpoint::Checkpoint& checkpoint, const Piece& piece, std::span<const std::byte> bytes,
+                ThreadPool* pool) {
+  const int64_t grain = std::max<int64_t>(kernels::kTileRows, piece.rows / (4 * pool->size()));
+  std::vector<Status> status(static_cast<size_t>((piece.rows + grain - 1) / grain));
+  pool->ParallelFor(piece.rows, grain, [&](int64_t begin, int64_t end) {
+    status[static_cast<size_t>(begin / grain)] = Store(checkpoint).Put(piece, bytes, begin, end);
+  });
+  for (Status& one : status) TRY(std::move(one));
+  return {};
+}
 
 // Reads pieces in order into two staging buffers on a thread of its own, one ahead of the caller.
 class ReadAhead {
@@ -294,7 +308,7 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
 
 }  // namespace
 
-Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map,
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, ThreadPool* pool,
                                        const LoadProgress& progress, const LoadCheck& check) {
   TRY_ASSIGN(const Weights weights, FindWeights(model, map));
   model::LoadedTensors tensors;
@@ -313,11 +327,10 @@ Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::Sha
     }
   }
   for (const Piece& piece : pieces) total += piece.bytes;
-  Store store(model.checkpoint);
   ReadAhead reader(model.checkpoint, pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
-    TRY(store.Put(pieces[i], bytes));
+    TRY(PutPiece(model.checkpoint, pieces[i], bytes, pool));
     done += pieces[i].bytes;
     if (progress) progress(done, total);
     if (check) TRY(check());

@@ -52,7 +52,7 @@ Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, c
     return MakeError(Code::kPeer,
                      fmt::format("rank {}: expected all ranks to load, found that one failed", own.rank()));
   };
-  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model, map, progress, check));
+  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model, map, &worker->pool_, progress, check));
   if (options.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
   const model::Runtime runtime{model.geometry,
                                layout,

@@ -86,13 +86,15 @@ Result<std::span<const std::byte>> RowBlocks::Row(int64_t row, int64_t col, int6
   const int64_t code_bytes = traits.bytes - scale_bytes;
   const int64_t scale_row = (weight_.ScaleRow(row) - first_scale_row_) * weight_.ScalesPerRow();
   *count = blocks * traits.columns;
-  blocks_.assign(static_cast<size_t>(blocks * traits.bytes), std::byte{0});
+  blocks_.resize(static_cast<size_t>(blocks * traits.bytes));
   for (int64_t b = 0; b < blocks; ++b) {
     std::byte* block = blocks_.data() + b * traits.bytes;
     const auto scale = static_cast<size_t>(scale_row + (col + b * traits.columns) / weight_.scale_cols);
     fp8 ? std::memcpy(block, &scales_[scale], 4) : std::memcpy(block, &scale_bytes_[scale], 1);
     const auto from = codes.subspan(static_cast<size_t>(b * code_bytes));
-    std::copy_n(from.begin(), std::min(from.size(), static_cast<size_t>(code_bytes)), block + scale_bytes);
+    const size_t there = std::min(from.size(), static_cast<size_t>(code_bytes));
+    std::memcpy(block + scale_bytes, from.data(), there);
+    std::memset(block + scale_bytes + there, 0, static_cast<size_t>(code_bytes) - there);  // beyond the row
   }
   if (fp8) {
     const auto is_nan = [](std::byte code) { return (code | std::byte{0x80}) == std::byte{0xFF}; };

@@ -5,7 +5,8 @@
 // Register budget: a block of R rows by 32 outputs keeps R * 32 / lanes accumulators, four weight vectors per pair of k
 // and a broadcast. Twelve rows at 16 lanes use 24 of 32 registers, three rows at 8 lanes 12 of 16. One row alone would
 // wait on its own chain (4 cycles an fma), so single rows take four tiles at a time: 8 chains at 16 lanes, 16 at 8
-// lanes; two tiles at 8 lanes where scales take registers too.
+// lanes. Blocks go tile by tile: decoding lies between the additions of a chain, needs the registers, and reads memory
+// fastest front to back.
 //
 // Block formats are decoded on the way for single rows. More rows share one decoding: a leaf of a tile becomes a panel
 // of float32 in the first-level cache, and the rows meet it as they would meet an F32 matrix.
@@ -26,45 +27,104 @@ namespace trivet::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 constexpr int64_t kMaxRows = kL == 16 ? 12 : 3;
-constexpr int64_t kTilesAtOnce = 4;                      // for single rows
-constexpr int64_t kBlockTilesAtOnce = kL == 16 ? 4 : 2;  // likewise, of block formats
-constexpr int64_t kPanelRows = 48;                       // rows that share a decoded panel
-constexpr int64_t kPanelColumns = 256;                   // 32 KB of float32
+constexpr int64_t kTilesAtOnce = 4;     // for single rows
+constexpr int64_t kPanelRows = 96;      // rows that share a decoded panel
+constexpr int64_t kPanelColumns = 256;  // 32 KB of float32
+constexpr int64_t kMostColumns = 32;    // of a chunk
 
-// R rows times T tiles over columns [begin, end), which are stored from begin + phase on: leaf sums to `leaf`, [R][T *
-// 32].
-template <class Reader, int64_t R, int64_t T>
-HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t phase, int64_t begin, int64_t end,
+// One leaf: columns [begin, end) of rows from m.
+struct LeafPlace {
+  int64_t begin, end, m;
+};
+
+// R rows times T tiles over columns [begin, end): leaf sums to `leaf`, [R][T * 32]. With kFetch the tiles come from
+// memory and are fetched ahead; a single row is over before that would help.
+template <class Reader, int64_t R, int64_t T, bool kFetch>
+HWY_INLINE void Leaf(const float* const* x, const std::byte* const* tiles, int64_t begin, int64_t end,
                      float* HWY_RESTRICT leaf) {
   VF acc[R][T * kV];
   for (int64_t r = 0; r < R; ++r) {
     for (int64_t v = 0; v < T * kV; ++v) acc[r][v] = hn::Zero(kF);
   }
-  typename Reader::template Of<T> reader;
-  for (int64_t k = begin; k < end;) {
-    const int64_t stop = std::min(end, reader.Begin(tiles, k + phase) - phase);
-    for (; k + 2 <= stop; k += 2) {
+  int64_t k = begin;
+  for (; k + 2 <= end; k += 2) {
+    if constexpr (R == 1) {
       for (int64_t v = 0; v < T * kV; ++v) {
         VF even, odd;
-        reader.Load(v, k + phase, even, odd);
+        Reader::Load(tiles, v, k, even, odd);
+        acc[0][v] = hn::MulAdd(hn::Set(kF, x[0][k]), even, acc[0][v]);
+        acc[0][v] = hn::MulAdd(hn::Set(kF, x[0][k + 1]), odd, acc[0][v]);
+      }
+    } else {
+      // One activation at a time, so that accumulators keep the registers.
+      VF weights[2][T * kV];
+      for (int64_t v = 0; v < T * kV; ++v) Reader::Load(tiles, v, k, weights[0][v], weights[1][v]);
+      if constexpr (kFetch) {
+        const std::byte* ahead = tiles[0] + k * Reader::kColumnBytes + kAheadBytes;
+        for (int64_t line = 0; line < 2 * Reader::kColumnBytes; line += 64) hwy::Prefetch(ahead + line);
+      }
+      for (int64_t odd = 0; odd < 2; ++odd) {
         for (int64_t r = 0; r < R; ++r) {
-          acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
-          acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k + 1]), odd, acc[r][v]);
+          const VF activation = hn::Set(kF, x[r][k + odd]);
+          for (int64_t v = 0; v < T * kV; ++v) acc[r][v] = hn::MulAdd(activation, weights[odd][v], acc[r][v]);
         }
       }
     }
-    // Only the matrix' last column can stand alone.
-    for (; k < stop; ++k) {
-      for (int64_t v = 0; v < T * kV; ++v) {
-        VF even, odd;
-        reader.Load(v, k + phase, even, odd);
-        for (int64_t r = 0; r < R; ++r) acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
-      }
+  }
+  // Only the matrix' last column can stand alone.
+  for (; k < end; ++k) {
+    for (int64_t v = 0; v < T * kV; ++v) {
+      VF even, odd;
+      Reader::Load(tiles, v, k, even, odd);
+      for (int64_t r = 0; r < R; ++r) acc[r][v] = hn::MulAdd(hn::Set(kF, x[r][k]), even, acc[r][v]);
     }
   }
   for (int64_t r = 0; r < R; ++r) {
     for (int64_t v = 0; v < T * kV; ++v) hn::Store(acc[r][v], kF, leaf + r * T * kTileRows + v * kL);
   }
+}
+
+// Whole chunks of a tile as float32, [chunks * columns of a chunk][32].
+template <quant::BlockFormat kFormat>
+HWY_NOINLINE void DecodeChunks(const std::byte* tile, int64_t first, int64_t chunks, float* HWY_RESTRICT panel) {
+  ChunkReader<kFormat> reader;
+  for (int64_t chunk = first; chunk < first + chunks; ++chunk, panel += reader.kColumns * kTileRows) {
+    reader.Begin(tile, chunk);
+    reader.ForEach([&](int64_t column, int64_t v, VF weights)
+                       HWY_ATTR { hn::Store(weights, kF, panel + column * kTileRows + v * kL); });
+  }
+}
+
+// One row times a tile of blocks over columns [begin, end), which are stored from begin + phase on.
+template <quant::BlockFormat kFormat>
+HWY_INLINE void BlockLeaf(const float* x, const std::byte* tile, int64_t phase, const LeafPlace& place,
+                          float* HWY_RESTRICT leaf) {
+  using Reader = ChunkReader<kFormat>;
+  VF acc[kV];
+  for (VF& a : acc) a = hn::Zero(kF);
+  Reader reader;
+  for (int64_t k = place.begin; k < place.end;) {
+    const int64_t chunk = (k + phase) / Reader::kColumns, first = chunk * Reader::kColumns - phase;
+    const int64_t stop = std::min(first + Reader::kColumns, place.end);
+    if (HWY_LIKELY(stop - k == Reader::kColumns)) {
+      const float* from = x + k;
+      reader.Begin(tile, chunk);
+      reader.ForEach([&](int64_t column, int64_t v, VF weights)
+                         HWY_ATTR { acc[v] = hn::MulAdd(hn::Set(kF, from[column]), weights, acc[v]); });
+    } else {
+      // A part of a chunk, where a leaf ends inside one.
+      HWY_ALIGN float panel[kMostColumns * kTileRows];
+      DecodeChunks<kFormat>(tile, chunk, 1, panel);
+      for (int64_t column = k; column < stop; ++column) {
+        for (int64_t v = 0; v < kV; ++v) {
+          const VF weights = hn::Load(kF, panel + (column - first) * kTileRows + v * kL);
+          acc[v] = hn::MulAdd(hn::Set(kF, x[column]), weights, acc[v]);
+        }
+      }
+    }
+    k = stop;
+  }
+  for (int64_t v = 0; v < kV; ++v) hn::Store(acc[v], kF, leaf + v * kL);
 }
 
 // Adds `count` leaf parts (a multiple of 32) to grid sums; returns their range flags.
@@ -121,18 +181,9 @@ struct Totals {
   float* fast;
 };
 
-// One leaf: columns [begin, end) of rows from m.
-struct LeafPlace {
-  int64_t begin, end, m;
-};
-
-// Adds a leaf of R rows times T tiles to `totals`; returns range flags. `x` are the rows.
-template <class Reader, int64_t R, int64_t T>
-HWY_INLINE uint32_t AddLeaf(const Gemm::Args& args, const float* const* x, const std::byte* const* tiles, int64_t phase,
-                            const LeafPlace& place, const Totals& totals) {
-  const int64_t m = place.m;
-  HWY_ALIGN float leaf[R * T * kTileRows];
-  Leaf<Reader, R, T>(x, tiles, phase, place.begin, place.end, leaf);
+// Adds the leaf sums of R rows times T tiles, [R][T * 32], to `totals`; returns range flags.
+template <int64_t R, int64_t T>
+HWY_INLINE uint32_t AddLeaf(const Gemm::Args& args, const float* HWY_RESTRICT leaf, int64_t m, const Totals& totals) {
   uint32_t flags = kInRange;
   if (args.numerics == Numerics::kExact) {
     for (int64_t r = 0; r < R; ++r) {
@@ -152,28 +203,46 @@ HWY_INLINE const float* RowOf(const Gemm::Args& args, int64_t m) {
   return args.x + (args.x_rows == nullptr ? m : args.x_rows[m]) * args.x_stride;
 }
 
-// R rows from m, T tiles from `tile`.
-template <class Reader, int64_t R, int64_t T>
-HWY_NOINLINE void Block(const Gemm::Args& args, int64_t m, int64_t tile) {
+// R rows from m, T tiles from `tile`; leaf(x, tiles, place, sums) computes a leaf's sums.
+template <int64_t R, int64_t T, class LeafFn>
+HWY_INLINE void Tiles(const Gemm::Args& args, int64_t m, int64_t tile, const LeafFn& leaf_sums) {
   const PackedMatrix& w = *args.w;
   const std::byte* tiles[T];
-  for (int64_t t = 0; t < T; ++t) tiles[t] = w.data + (tile + t) * w.tile_bytes();
+  const int64_t tile_bytes = w.tile_bytes();
+  for (int64_t t = 0; t < T; ++t) tiles[t] = w.data + (tile + t) * tile_bytes;
   const float* x[R];
   for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, m + r);
   HWY_ALIGN int64_t fixed[R * T * kTileRows] = {};
   HWY_ALIGN float fast[R * T * kTileRows] = {};
   uint32_t flags = kInRange;
   for (int64_t k = 0; k < w.k; k += w.leaf) {
-    flags |= AddLeaf<Reader, R, T>(args, x, tiles, w.phase, {k, std::min(k + w.leaf, w.k), m}, {fixed, fast});
+    HWY_ALIGN float leaf[R * T * kTileRows];
+    leaf_sums(x, tiles, LeafPlace{k, std::min(k + w.leaf, w.k), m}, leaf);
+    flags |= AddLeaf<R, T>(args, leaf, m, {fixed, fast});
   }
   if (flags != kInRange) args.flags->fetch_or(flags, std::memory_order_relaxed);
   Write<T>(args, m, R, tile * kTileRows, fixed, fast);
 }
 
+template <class Reader, int64_t R, int64_t T>
+HWY_NOINLINE void Plain(const Gemm::Args& args, int64_t m, int64_t tile) {
+  Tiles<R, T>(args, m, tile,
+              [](const float* const* x, const std::byte* const* tiles, const LeafPlace& place, float* leaf)
+                  HWY_ATTR { Leaf<Reader, R, T, true>(x, tiles, place.begin, place.end, leaf); });
+}
+
+template <quant::BlockFormat kFormat>
+HWY_NOINLINE void Blocks(const Gemm::Args& args, int64_t m, int64_t tile) {
+  const int64_t phase = args.w->phase;
+  Tiles<1, 1>(args, m, tile,
+              [phase](const float* const* x, const std::byte* const* tiles, const LeafPlace& place, float* leaf)
+                  HWY_ATTR { BlockLeaf<kFormat>(x[0], tiles[0], phase, place, leaf); });
+}
+
 template <class Reader, int64_t R>
 HWY_INLINE void Rows(const Gemm::Args& args, int64_t m, int64_t rows, int64_t tile) {
   if (rows == R) {
-    Block<Reader, R, 1>(args, m, tile);
+    Plain<Reader, R, 1>(args, m, tile);
   } else if constexpr (R > 1) {
     Rows<Reader, R - 1>(args, m, rows, tile);
   }
@@ -184,7 +253,7 @@ HWY_INLINE void PlainTiles(const Gemm::Args& args) {
   using Reader = PlainReader<kFormat>;
   int64_t tile = args.tile_begin;
   if (args.m == 1) {
-    for (; tile + kTilesAtOnce <= args.tile_end; tile += kTilesAtOnce) Block<Reader, 1, kTilesAtOnce>(args, 0, tile);
+    for (; tile + kTilesAtOnce <= args.tile_end; tile += kTilesAtOnce) Plain<Reader, 1, kTilesAtOnce>(args, 0, tile);
   }
   for (; tile < args.tile_end; ++tile) {
     for (int64_t m = 0; m < args.m; m += kMaxRows) {
@@ -193,24 +262,11 @@ HWY_INLINE void PlainTiles(const Gemm::Args& args) {
   }
 }
 
-// Columns [begin, end) of a tile as float32, [end - begin, up to even][32].
-using DecodeFn = void (*)(const std::byte* tile, int64_t begin, int64_t end, float* panel);
-
-template <class Reader>
-HWY_NOINLINE void DecodePanel(const std::byte* tile, int64_t begin, int64_t end, float* HWY_RESTRICT panel) {
-  typename Reader::template Of<1> reader;
-  for (int64_t s = begin; s < end;) {
-    const int64_t stop = std::min(end, reader.Begin(&tile, s));
-    for (; s < stop; s += 2) {
-      for (int64_t v = 0; v < kV; ++v) {
-        VF even, odd;
-        reader.Load(v, s, even, odd);
-        hn::Store(even, kF, panel + (s - begin) * kTileRows + v * kL);
-        hn::Store(odd, kF, panel + (s - begin + 1) * kTileRows + v * kL);
-      }
-    }
-  }
-}
+// Whole chunks of a tile as float32, and how many columns a chunk has.
+struct Decoder {
+  void (*chunks)(const std::byte* tile, int64_t first, int64_t chunks, float* panel);
+  int64_t columns;
+};
 
 // The leaf [begin, end) of R rows against a panel of it.
 template <int64_t R>
@@ -219,8 +275,9 @@ HWY_NOINLINE uint32_t PanelLeaf(const Gemm::Args& args, const float* panel, cons
   const float* x[R];
   for (int64_t r = 0; r < R; ++r) x[r] = RowOf(args, place.m + r) + place.begin;
   const auto* tile = reinterpret_cast<const std::byte*>(panel);
-  return AddLeaf<PlainReader<WeightFormat::kF32>, R, 1>(args, x, &tile, 0, {0, place.end - place.begin, place.m},
-                                                        totals);
+  HWY_ALIGN float leaf[R * kTileRows];
+  Leaf<PlainReader<WeightFormat::kF32>, R, 1, false>(x, &tile, 0, place.end - place.begin, leaf);
+  return AddLeaf<R, 1>(args, leaf, place.m, totals);
 }
 
 template <int64_t R>
@@ -232,9 +289,9 @@ HWY_INLINE uint32_t PanelRows(const Gemm::Args& args, int64_t rows, const float*
 }
 
 // Rows [m, m + rows) of one tile, at most kPanelRows of them.
-HWY_NOINLINE void PanelTile(const Gemm::Args& args, DecodeFn decode, int64_t m, int64_t rows, int64_t tile) {
+HWY_NOINLINE void PanelTile(const Gemm::Args& args, const Decoder& decoder, int64_t m, int64_t rows, int64_t tile) {
   const PackedMatrix& w = *args.w;
-  HWY_ALIGN float panel[kPanelColumns * kTileRows];
+  HWY_ALIGN float panel[(kPanelColumns + 2 * kMostColumns) * kTileRows];  // chunks on the borders come whole
   HWY_ALIGN int64_t fixed[kPanelRows * kTileRows];
   HWY_ALIGN float fast[kPanelRows * kTileRows];
   std::fill_n(fixed, rows * kTileRows, 0);
@@ -242,9 +299,11 @@ HWY_NOINLINE void PanelTile(const Gemm::Args& args, DecodeFn decode, int64_t m, 
   uint32_t flags = kInRange;
   for (int64_t k = 0; k < w.k; k += w.leaf) {
     const int64_t end = std::min(k + w.leaf, w.k);
-    decode(w.data + tile * w.tile_bytes(), k + w.phase, end + w.phase, panel);
+    const int64_t first = (k + w.phase) / decoder.columns, last = (end + w.phase - 1) / decoder.columns;
+    decoder.chunks(w.data + tile * w.tile_bytes(), first, last + 1 - first, panel);
+    const float* leaf = panel + (k + w.phase - first * decoder.columns) * kTileRows;
     for (int64_t r = 0; r < rows; r += kMaxRows) {
-      flags |= PanelRows<kMaxRows>(args, std::min(kMaxRows, rows - r), panel, {k, end, m + r},
+      flags |= PanelRows<kMaxRows>(args, std::min(kMaxRows, rows - r), leaf, {k, end, m + r},
                                    {fixed + r * kTileRows, fast + r * kTileRows});
     }
   }
@@ -254,21 +313,15 @@ HWY_NOINLINE void PanelTile(const Gemm::Args& args, DecodeFn decode, int64_t m, 
 
 template <quant::BlockFormat kFormat>
 HWY_INLINE void BlockTiles(const Gemm::Args& args) {
-  using Reader = BlockReader<kFormat>;
-  int64_t tile = args.tile_begin;
-  if (args.m == 1) {
-    for (; tile + kBlockTilesAtOnce <= args.tile_end; tile += kBlockTilesAtOnce) {
-      Block<Reader, 1, kBlockTilesAtOnce>(args, 0, tile);
-    }
-  }
-  for (; tile < args.tile_end; ++tile) {
+  constexpr Decoder kDecoder{DecodeChunks<kFormat>, ChunkReader<kFormat>::kColumns};
+  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
     for (int64_t m = 0; m < args.m; m += kPanelRows) {
       const int64_t rows = std::min(kPanelRows, args.m - m);
       // A leaf longer than a panel goes without one, row by row.
       if (rows > 1 && args.w->leaf <= kPanelColumns) {
-        PanelTile(args, DecodePanel<Reader>, m, rows, tile);
+        PanelTile(args, kDecoder, m, rows, tile);
       } else {
-        for (int64_t r = 0; r < rows; ++r) Block<Reader, 1, 1>(args, m + r, tile);
+        for (int64_t r = 0; r < rows; ++r) Blocks<kFormat>(args, m + r, tile);
       }
     }
   }

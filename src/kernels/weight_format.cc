@@ -12,7 +12,11 @@ namespace {
 using quant::BlockFormat;
 
 void StoreBF16(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
-  for (int64_t i = 0; i < count; ++i) {
+  int64_t i = 0;
+  for (; k % 2 == 0 && i + 2 <= count; i += 2) {  // whole words
+    std::memcpy(tile + ((k + i) / 2 * kTileRows + row) * 4, source + i * 2, 4);
+  }
+  for (; i < count; ++i) {
     const int64_t column = k + i;
     std::memcpy(tile + ((column / 2 * kTileRows + row) * 2 + column % 2) * 2, source + i * 2, 2);
   }
@@ -47,21 +51,68 @@ constexpr int64_t ScaleBytes(quant::ScaleType type) {
   return type == quant::ScaleType::kF16 ? 2 : type == quant::ScaleType::kF32 ? 4 : 1;
 }
 
-// Where the upper bits of a block's element k begin in their byte, and which of the row's bytes that is.
-int64_t HighShift(int high_bits, int64_t k) { return (k % 2 == 0 ? 4 : 0) + high_bits * (k / 2 % (4 / high_bits)); }
-int64_t HighByte(int high_bits, int64_t k) { return k / (8 / high_bits); }
+// Of a code as its word holds it: signed bytes gain 128.
+constexpr uint32_t StoredBias(const quant::BlockTraits& traits) {
+  return traits.code == quant::CodeType::kSigned ? 0x80 : 0;
+}
 
-void StoreCode(const PackedBlock& layout, uint8_t code, std::byte* block, int64_t row, int64_t k) {
-  if (layout.low_bits == 8) {
-    block[layout.low_at + k * kTileRows + row] = std::byte{code};
-    return;
+// The codes of a block as words, where they only have to be copied: bytes, and nibbles that stand in pairs. Null for
+// other formats.
+template <BlockFormat kFormat>
+const std::byte* WordsIn(const std::byte* block) {
+  if constexpr (kFormat == BlockFormat::kMxfp4) return block + 1;
+  if constexpr (kFormat == BlockFormat::kQ8_0) return block + 2;
+  return nullptr;
+}
+
+// The words of a chunk of codes.
+template <BlockFormat kFormat>
+void PackWords(const uint8_t* codes, uint32_t* words) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
+  for (int64_t w = 0; w < kLayout.words; ++w) {
+    const uint8_t* from = codes + w * kLayout.per_word;
+    uint32_t word = 0;
+    for (int i = 0; i < kLayout.per_word; ++i) word |= (from[i] ^ StoredBias(kTraits)) << (i * kLayout.code_bits);
+    words[w] = word;
   }
-  std::byte& low = block[layout.low_at + k / 2 * kTileRows + row];
-  low = k % 2 == 0 ? std::byte(code & 15U) : low | std::byte((code & 15U) << 4);
-  if (layout.high_bits == 0) return;
-  std::byte& high = block[layout.high_at + HighByte(layout.high_bits, k) * kTileRows + row];
-  if (k % (8 / layout.high_bits) == 0) high = std::byte{0};
-  high |= std::byte((code >> 4) << HighShift(layout.high_bits, k));
+  uint32_t rest = 0;
+  for (int i = 0; i < kLayout.rest; ++i) {
+    rest |= static_cast<uint32_t>(codes[kLayout.words * kLayout.per_word + i]) << (i * kLayout.code_bits);
+  }
+  for (int64_t w = 0; kLayout.rest > 0 && w < kLayout.words; ++w) words[w] |= rest >> (2 * w) << 30;
+}
+
+// Code `i` of a chunk; `word(w)` gives its words.
+template <class Word>
+uint32_t CodeOf(const PackedBlock& layout, int64_t i, const Word& word) {
+  const uint32_t mask = (1U << layout.code_bits) - 1;
+  if (i < layout.words * layout.per_word)
+    return word(i / layout.per_word) >> (i % layout.per_word * layout.code_bits) & mask;
+  uint32_t rest = 0;
+  for (int64_t w = 0; w < layout.words; ++w) rest |= word(w) >> 30 << (2 * w);
+  return rest >> ((i - layout.words * layout.per_word) * layout.code_bits) & mask;
+}
+
+// Stores the codes of a block; `block` is null where `source` holds them as words.
+template <BlockFormat kFormat>
+void StoreCodes(const std::byte* source, const quant::Block* block, std::byte* codes, int64_t row) {
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
+  for (int64_t i = 0; i < kTraits.columns; i += kLayout.chunk, codes += kLayout.chunk_bytes) {
+    if constexpr (kTraits.code == quant::CodeType::kE4M3) {
+      for (int64_t j = 0; j < kLayout.chunk; ++j) codes[j * kTileRows + row] = std::byte{block->code[i + j]};
+    } else {
+      uint32_t words[kLayout.words];
+      if (const std::byte* from = WordsIn<kFormat>(source); from != nullptr) {
+        std::memcpy(words, from, sizeof(words));
+        for (uint32_t& word : words) word ^= StoredBias(kTraits) * 0x01010101U;
+      } else {
+        PackWords<kFormat>(block->code + i, words);
+      }
+      for (int64_t w = 0; w < kLayout.words; ++w) std::memcpy(codes + (w * kTileRows + row) * 4, words + w, 4);
+    }
+  }
 }
 
 template <BlockFormat kFormat>
@@ -70,9 +121,14 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   constexpr int64_t kScale = ScaleBytes(kTraits.scale);
   CHECK(k % kTraits.columns == 0 && count % kTraits.columns == 0);
-  for (int64_t b = 0; b < count / kTraits.columns; ++b) {
-    const quant::Block block = quant::Unpack(kFormat, source + b * kTraits.bytes);
+  for (int64_t b = 0; b < count / kTraits.columns; ++b, source += kTraits.bytes) {
     std::byte* out = tile + (k / kTraits.columns + b) * kLayout.bytes;
+    if (WordsIn<kFormat>(source) != nullptr) {
+      std::memcpy(out + kLayout.scale_at + row * kScale, source, kScale);
+      StoreCodes<kFormat>(source, nullptr, out + kLayout.codes_at, row);
+      continue;
+    }
+    const quant::Block block = quant::Unpack(kFormat, source);
     std::memcpy(out + kLayout.scale_at + row * kScale, &block.scale, kScale);
     if (kTraits.offset != quant::OffsetType::kNone) {
       std::memcpy(out + kLayout.offset_at + row * kScale, &block.offset, kScale);
@@ -84,7 +140,7 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
         out[kLayout.sub_offset_at + s * kTileRows + row] = static_cast<std::byte>(block.sub_offset[sub]);
       }
     }
-    for (int64_t i = 0; i < kTraits.columns; ++i) StoreCode(kLayout, block.code[i], out, row, i);
+    StoreCodes<kFormat>(source, &block, out + kLayout.codes_at, row);
   }
 }
 
@@ -107,17 +163,17 @@ float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
       element.sub_offset = std::to_integer<uint8_t>(block[kLayout.sub_offset_at + at]);
     }
   }
-  if constexpr (kLayout.low_bits == 8) {
-    element.code = std::to_integer<uint8_t>(block[kLayout.low_at + k * kTileRows + row]);
+  const std::byte* codes = block + kLayout.codes_at + k / kLayout.chunk * kLayout.chunk_bytes;
+  k %= kLayout.chunk;
+  if constexpr (kTraits.code == quant::CodeType::kE4M3) {
+    element.code = std::to_integer<uint8_t>(codes[k * kTileRows + row]);
   } else {
-    const auto low = std::to_integer<uint32_t>(block[kLayout.low_at + k / 2 * kTileRows + row]);
-    uint32_t code = k % 2 == 0 ? low & 15U : low >> 4;
-    if constexpr (kLayout.high_bits > 0) {
-      const int64_t at = kLayout.high_at + HighByte(kLayout.high_bits, k) * kTileRows + row;
-      const uint32_t high = std::to_integer<uint32_t>(block[at]) >> HighShift(kLayout.high_bits, k);
-      code |= (high & ((1U << kLayout.high_bits) - 1)) << 4;
-    }
-    element.code = static_cast<uint8_t>(code);
+    const auto word = [codes, row](int64_t w) {
+      uint32_t bits = 0;
+      std::memcpy(&bits, codes + (w * kTileRows + row) * 4, 4);
+      return bits;
+    };
+    element.code = static_cast<uint8_t>(CodeOf(kLayout, k, word) ^ StoredBias(kTraits));
   }
   return quant::Value(kTraits, element);
 }

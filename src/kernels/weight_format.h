@@ -35,23 +35,26 @@ enum class WeightFormat : int32_t {
   kFp8,
 };
 
-/// Where the parts of one block of 32 rows stand, in bytes from its begin. Codes of `low_bits` + `high_bits` bits are
-/// split into two planes:
-///   low 4   [columns/2][32] bytes: a row's elements k (low nibble) and k + 1
-///   low 8   [columns][32] bytes
-///   high b  [columns*b/8][32] bytes: a row's elements k .. k + 8/b - 1. Of pair p of them the even element's bits
-///   begin at
-///           bit 4 + b * p and the odd one's at bit b * p, so that one shift and one mask put either above a nibble.
+/// Where the parts of one block of 32 rows stand, in bytes from its begin. Codes come in chunks of `chunk` columns that
+/// share scales. E4M3 codes are bytes, [chunk][32]. Others are packed into 32-bit words, [words][32], so that one
+/// vector load brings several columns of its rows, and one shift puts a column's codes where they are wanted:
+///   word w holds codes w * per_word + i at bits i * code_bits; where that leaves two bits of every word (5 and 6 bits
+///   a code), those of all words, lowest first, make the last `rest` codes. Nothing is wasted.
+/// Signed bytes are stored with 128 added, which is then part of `bias`.
 struct PackedBlock {
   int64_t scale_at = 0;       // [32], of the traits' type
   int64_t offset_at = 0;      // [32], likewise
   int64_t sub_scale_at = 0;   // [columns/sub][32] signed bytes
   int64_t sub_offset_at = 0;  // [columns/sub][32] bytes
-  int64_t low_at = 0;
-  int64_t high_at = 0;
+  int64_t codes_at = 0;
+  int64_t chunk_bytes = 0;
   int64_t bytes = 0;
-  int low_bits = 4;
-  int high_bits = 0;
+  int64_t chunk = 0;
+  int64_t words = 0;
+  int per_word = 0;
+  int rest = 0;
+  int code_bits = 0;
+  int bias = 0;
 };
 
 /// The parts of a block of 32 rows.
@@ -62,14 +65,18 @@ constexpr PackedBlock PackedBlockOf(const quant::BlockTraits& traits) {
                                                                        : 1;
   const int64_t scales = kTileRows * scale_bytes;
   const int64_t factors = traits.has_sub() ? traits.columns / traits.sub * kTileRows : 0;
-  block.low_bits = traits.code_bits == 8 ? 8 : 4;
-  block.high_bits = traits.code_bits - block.low_bits;
+  block.code_bits = traits.code_bits;
+  block.bias = traits.code == quant::CodeType::kSigned ? 128 : traits.bias;
+  block.chunk = traits.sub < 32 ? traits.sub : 32;
+  block.words = block.chunk * block.code_bits / 32;
+  block.per_word = 32 / block.code_bits;
+  block.rest = static_cast<int>(block.chunk - block.words * block.per_word);
+  block.chunk_bytes = block.words * kTileRows * 4;
   block.offset_at = scales;
   block.sub_scale_at = block.offset_at + (traits.offset == quant::OffsetType::kNone ? 0 : scales);
   block.sub_offset_at = block.sub_scale_at + factors;
-  block.low_at = block.sub_offset_at + (traits.offset == quant::OffsetType::kMinus ? factors : 0);
-  block.high_at = block.low_at + traits.columns * kTileRows * block.low_bits / 8;
-  block.bytes = block.high_at + traits.columns * kTileRows * block.high_bits / 8;
+  block.codes_at = block.sub_offset_at + (traits.offset == quant::OffsetType::kMinus ? factors : 0);
+  block.bytes = block.codes_at + traits.columns / block.chunk * block.chunk_bytes;
   return block;
 }
 

@@ -29,8 +29,11 @@ std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& s
 
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NormRows& heads) {
   const RopeAngles& angles = step.ropes[static_cast<size_t>(rope)];
-  runtime.kernels.rope->run({x, heads.stride, heads.head_stride, heads.heads, angles.half, angles.cos.data(),
-                             angles.sin.data(), 0, static_cast<int64_t>(step.tokens.size())});
+  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const kernels::Rope::Args args{x,           heads.stride,      heads.head_stride, heads.heads,
+                                 angles.half, angles.cos.data(), angles.sin.data()};
+  runtime.RunParallel(*runtime.kernels.rope, args, tokens,
+                      tokens * heads.heads * angles.half * 2 * Runtime::kElementWork);
 }
 
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args) {
@@ -43,13 +46,8 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
   int64_t work = 0;
   for (const kernels::TokenSpan& span : step.spans) work += span.count * (span.start + span.count);
   const auto tokens = static_cast<int64_t>(step.tokens.size());
-  runtime.Parallel(tokens * args.cache.kv_heads, work * args.q_heads * args.cache.head_dim,
-                   [&](int64_t begin, int64_t end) {
-                     kernels::Attention::Args part = args;
-                     part.begin = begin;
-                     part.end = end;
-                     runtime.kernels.attention->run(part);
-                   });
+  runtime.RunParallel(*runtime.kernels.attention, args, tokens * args.cache.kv_heads,
+                      work * args.q_heads * args.cache.head_dim);
 }
 
 void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
@@ -76,7 +74,8 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
 
   const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), shard.kv_heads,
                                dim, dim};
-  runtime.kernels.kv_write->run({k, stride, cache, step.spans, 0, tokens, nullptr});
+  runtime.RunParallel(*runtime.kernels.kv_write, kernels::KvWrite::Args{k, stride, cache, step.spans}, tokens,
+                      tokens * shard.kv_heads * 2 * dim * Runtime::kElementWork);
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.q_heads * dim);  // [T, q_heads * D]
   kernels::Attention::Args args;
   args.q = q;

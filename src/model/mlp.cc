@@ -35,12 +35,7 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
   args.x = gate_up.data();
   args.y = act.data();
   args.width = width;
-  runtime.Parallel(m, m * width * 16, [&](int64_t begin, int64_t end) {
-    kernels::GatedAct::Args part = args;
-    part.begin = begin;
-    part.end = end;
-    runtime.kernels.gated_act->run(part);
-  });
+  runtime.RunParallel(*runtime.kernels.gated_act, args, m, m * width * Runtime::kElementWork);
   runtime.MultiplyAdd(act, m, weights.down, {nullptr, rows.y_rows, rows.scale}, sums);
   runtime.AddBias(weights.down_bias, m, rows, sums);
 }

@@ -93,12 +93,7 @@ void Runtime::Norm(std::span<const float> x, const float* weight, std::span<floa
   args.eps = static_cast<float>(geometry.norm_eps);
   args.offset = static_cast<float>(geometry.norm_offset);
   const auto rows = static_cast<int64_t>(x.size()) / hidden;
-  Parallel(rows, rows * hidden, [&](int64_t begin, int64_t end) {
-    kernels::RmsNorm::Args part = args;
-    part.begin = begin;
-    part.end = end;
-    kernels.rms_norm->run(part);
-  });
+  RunParallel(*kernels.rms_norm, args, rows, rows * hidden * kElementWork);
 }
 
 void Runtime::NormInPlace(float* x, const kernels::NormRows& rows, int64_t tokens, const NormWeight& norm) const {
@@ -111,8 +106,7 @@ void Runtime::NormInPlace(float* x, const kernels::NormRows& rows, int64_t token
   args.n = norm.n;
   args.eps = static_cast<float>(norm.eps);
   args.offset = static_cast<float>(norm.offset);
-  args.end = tokens * rows.heads;
-  kernels.rms_norm->run(args);
+  RunParallel(*kernels.rms_norm, args, tokens * rows.heads, tokens * rows.heads * norm.n * kElementWork);
 }
 
 Sums Runtime::NewSums(int64_t tokens) const {
@@ -120,7 +114,8 @@ Sums Runtime::NewSums(int64_t tokens) const {
   Sums sums;
   if (numerics == kernels::Numerics::kExact) {
     sums.fixed = workspace.Take<int64_t>(count);
-    std::fill(sums.fixed.begin(), sums.fixed.end(), 0);
+    Parallel(count, count * kElementWork,
+             [&](int64_t begin, int64_t end) { std::fill_n(sums.fixed.begin() + begin, end - begin, 0); });
   } else {
     sums.fast = workspace.Take<float>(count);
     std::fill(sums.fast.begin(), sums.fast.end(), 0.0F);
@@ -143,11 +138,11 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
   args.x = out.data();
   args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
   args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
-  args.end = static_cast<int64_t>(x.size());
-  kernels.add_sums->run(args);
+  const auto count = static_cast<int64_t>(x.size());
+  RunParallel(*kernels.add_sums, args, count, count * kElementWork);
   if (branch.norm != nullptr) {
     Norm(out, branch.norm, out);
-    kernels.add_sums->run({x.data(), nullptr, out.data(), 0, args.end});
+    RunParallel(*kernels.add_sums, kernels::AddSums::Args{x.data(), nullptr, out.data()}, count, count * kElementWork);
   }
   if (sites != nullptr) sites->Add(branch.site, branch.layer, std::as_bytes(x));
   return {};

@@ -111,6 +111,19 @@ struct Runtime {
     const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 19, pool.size() * 4), work >> 26});
     pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());
   }
+  /// Runs `row` over the range [0, count) of `args`, as Parallel does.
+  template <class Row, class Args>
+  void RunParallel(const Row& row, const Args& args, int64_t count, int64_t work) const {
+    Parallel(count, work, [&](int64_t begin, int64_t end) {
+      Args part = args;
+      part.begin = begin;
+      part.end = end;
+      row.run(part);
+    });
+  }
+
+  /// What an element costs, in multiply-adds, where it is taken one by one or comes from memory.
+  static constexpr int64_t kElementWork = 16;
 
  private:
   // Runs `args` with every part of `w`; its outputs are those of row 0.

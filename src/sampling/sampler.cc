@@ -207,24 +207,38 @@ void TokenHistory::AddPrompt(std::span<const TokenId> tokens) {
   for (const TokenId token : tokens) output_counts_.try_emplace(token, 0);
 }
 
+TokenId Greatest(std::span<const float> logits) {
+  // Sixteen maxima at once, which compilers turn into vectors; one alone would wait for each comparison.
+  float lanes[16];
+  std::fill_n(lanes, 16, logits[0]);
+  size_t i = 0;
+  for (; i + 16 <= logits.size(); i += 16) {
+    for (size_t lane = 0; lane < 16; ++lane) lanes[lane] = std::max(lanes[lane], logits[i + lane]);
+  }
+  float best = *std::max_element(lanes, lanes + 16);
+  for (; i < logits.size(); ++i) best = std::max(best, logits[i]);
+  return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
+}
+
 Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
                             uint64_t request, int64_t position) {
   TRY(Validate(params));
   TRY(CheckLogits(logits));
   TRY_ASSIGN(const std::vector<float> processed, Process(logits, params, history));
-  const auto best = std::max_element(processed.begin(), processed.end());  // the first of equals: the lowest id
-  if (best == processed.end() || *best == kForbidden) {
+  const TokenId greatest = processed.empty() ? TokenId{0} : Greatest(processed);
+  const float best = processed.empty() ? kForbidden : processed[static_cast<size_t>(greatest)];
+  if (best == kForbidden) {
     return MakeError(Code::kInvalid, fmt::format("logits: expected at least one allowed token, found none of {}; "
                                                  "forbid fewer tokens",
                                                  logits.size()));
   }
-  if (*best == std::numeric_limits<float>::infinity()) return CheckLogits(processed).error();  // a penalty overflowed
+  if (best == std::numeric_limits<float>::infinity()) return CheckLogits(processed).error();  // a penalty overflowed
   SampleResult result;
   if (params.temperature < kGreedyTemperature) {
-    result.token = static_cast<TokenId>(best - processed.begin());
+    result.token = greatest;
   } else {
     const double uniform = UniformDouble({params.seed, request, position, kDrawSlot});
-    result.token = SampleFiltered(processed, params, *best, uniform);
+    result.token = SampleFiltered(processed, params, best, uniform);
   }
   if (params.logprobs >= 0) AddLogprobs(logits, params.logprobs, &result);
   return result;

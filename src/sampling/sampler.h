@@ -58,6 +58,10 @@ struct SampleResult {
   std::vector<std::pair<TokenId, float>> top;  // the `logprobs` best of the raw logits, best first
 };
 
+/// The token with the largest logit, the lowest of equals.
+///   logits   [V] f32 without NaN, V > 0
+TokenId Greatest(std::span<const float> logits);
+
 /// Samples one token.
 ///   logits   [V] f32, raw; -infinity forbids a token
 ///   history  looked at only when a penalty is on

@@ -66,6 +66,12 @@ void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, 
   EXPECT_EQ(wrong, 0) << local.name;
 }
 
+// Loads with three threads, which share the rows of a piece.
+Result<model::LoadedTensors> LoadWithThreads(const OpenedModel& model, const plan::ShardMap& map) {
+  ThreadPool pool(3);
+  return LoadShard(model, map, &pool, {}, {});
+}
+
 // Every tensor of every rank, for every cut: uneven, padded, overlapping, replicated.
 void ExpectEveryShardLoaded(const OpenedModel& model, int64_t ranks) {
   for (const plan::AxisRule& axis : plan::AxisRules(model.geometry, ranks, 0)) {
@@ -77,7 +83,7 @@ void ExpectEveryShardLoaded(const OpenedModel& model, int64_t ranks) {
       ASSERT_TRUE(layout.ok());
       for (int64_t rank = 0; rank < ranks; ++rank) {
         const plan::ShardMap map = plan::MakeShardMap(model.geometry, *layout, rank, model.names);
-        const Result<model::LoadedTensors> loaded = LoadShard(model, map, {}, {});
+        const Result<model::LoadedTensors> loaded = LoadWithThreads(model, map);
         ASSERT_TRUE(loaded.ok()) << loaded.error().message;
         ASSERT_EQ(loaded->size(), map.tensors.size());
         for (const plan::LocalTensor& local : map.tensors)
@@ -142,13 +148,13 @@ TEST(LoadShard, PiecesOfEveryShape) {
        {plan::Slice{kTable, 1, 0, 2, kLong, 0, 0}, plan::Slice{kTable, 0, kLong - 10, 3, 10, 1, 2},
         plan::Slice{kTable, 2, 5, 1, kLong - 5, 0, 3}}) {
     const plan::ShardMap map = OneSlice(slice, slice.dst_row + slice.rows + 1, slice.dst_col + slice.cols + 1);
-    const Result<model::LoadedTensors> loaded = LoadShard(wide, map, {}, {});
+    const Result<model::LoadedTensors> loaded = LoadWithThreads(wide, map);
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     ExpectLoaded(wide.checkpoint, map.tensors[0], loaded->at("local"));
   }
   const OpenedModel tall = OneTable(dir, DType::kBF16, 5000, 40);
   const plan::ShardMap map = OneSlice({kTable, 17, 3, 4900, 2, 5, 1}, 4999, 4);
-  const Result<model::LoadedTensors> loaded = LoadShard(tall, map, {}, {});
+  const Result<model::LoadedTensors> loaded = LoadWithThreads(tall, map);
   ASSERT_TRUE(loaded.ok());
   ExpectLoaded(tall.checkpoint, map.tensors[0], loaded->at("local"));
 }
@@ -156,7 +162,7 @@ TEST(LoadShard, PiecesOfEveryShape) {
 TEST(LoadShard, AnUnknownDtypeIsNamed) {
   const TempDir dir;
   const OpenedModel model = OneTable(dir, DType::kI8, 2, 4);
-  const Result<model::LoadedTensors> loaded = LoadShard(model, OneSlice({kTable, 0, 0, 2, 4, 0, 0}, 2, 4), {}, {});
+  const Result<model::LoadedTensors> loaded = LoadWithThreads(model, OneSlice({kTable, 0, 0, 2, 4, 0, 0}, 2, 4));
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, Code::kUnsupported);
   EXPECT_THAT(loaded.error().message, HasSubstr(kTable));
@@ -169,7 +175,7 @@ TEST(LoadShard, AFileThatShrankIsAnError) {
   ASSERT_TRUE(layout.ok());
   const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
   std::filesystem::resize_file(small.dir().Path("model.safetensors"), 5000);
-  const Result<model::LoadedTensors> loaded = LoadShard(small.model(), map, {}, {});
+  const Result<model::LoadedTensors> loaded = LoadWithThreads(small.model(), map);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().code, Code::kInvalid);
   EXPECT_THAT(loaded.error().message, HasSubstr("model.safetensors"));
@@ -180,10 +186,11 @@ TEST(LoadShard, TheCheckCanEndIt) {
   const Result<plan::Layout> layout = plan::MakeLayout(small.model().geometry, {});
   ASSERT_TRUE(layout.ok());
   const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
+  ThreadPool pool(2);
   int checks = 0, progress = 0;
   const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
   const Result<model::LoadedTensors> loaded = LoadShard(
-      small.model(), map, [&](int64_t, int64_t) { ++progress; }, check);
+      small.model(), map, &pool, [&](int64_t, int64_t) { ++progress; }, check);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().message, "a peer is gone");
   EXPECT_EQ(checks, 3);

@@ -55,8 +55,8 @@ void CompareGemm(RowLog* log) {
   }
   for (uint64_t form = 0; form < 32; ++form) {
     for (const WeightFormatRow& format : Formats()) {
-      constexpr int64_t kRows[] = {1, 13, 49};
-      GemmProblem problem({format.format, 161, 1031, 128}, kRows[form % 3], FormNumber(form), &random);
+      constexpr int64_t kRows[] = {1, 13, 97};
+      GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form), &random);
       log->Compare<Gemm>(problem.Name(), [&](const KernelRow<Gemm>& row, Outputs* outputs) {
         problem.Run(row, problem.Args(), outputs);
       });

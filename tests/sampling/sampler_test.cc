@@ -83,6 +83,19 @@ std::vector<double> FirstOf(std::vector<double> p, size_t keep) {
   return p;
 }
 
+TEST(Greatest, IsTheLowestOfEquals) {
+  for (const size_t size : {1, 15, 16, 17, 100, 1000}) {
+    for (size_t first = 0; first < size; first += size / 7 + 1) {
+      std::vector<float> logits(size, -3.0F);
+      logits[first] = 2.0F;
+      EXPECT_EQ(Greatest(logits), static_cast<TokenId>(first)) << size;
+      logits.back() = 2.0F;
+      EXPECT_EQ(Greatest(logits), static_cast<TokenId>(first)) << size;
+    }
+  }
+  EXPECT_EQ(Greatest(std::vector<float>(20, -std::numeric_limits<float>::infinity())), 0);
+}
+
 TEST(Sample, GreedyTakesTheLargestAndTheLowestIdOfEquals) {
   EXPECT_EQ(MustSample(kLogits, Greedy()).token, 1);
   const std::vector<float> equal(5, -3.0F);

@@ -13,12 +13,14 @@
 #include "checkpoint/writer.h"
 #include "plan/families.h"
 #include "plan/shard_map.h"
+#include "quant/blocks.h"
 #include "quant/convert.h"
 
 namespace trivet::support {
 namespace {
 
 constexpr int64_t kPieceElements = int64_t{1} << 18;
+constexpr quant::BlockTraits kMxfp4 = quant::TraitsOf(quant::BlockFormat::kMxfp4);
 
 // A tensor's values are center + spread * [-1, 1).
 struct Values {
@@ -76,6 +78,40 @@ Status AppendTensor(const plan::SourceTensor& tensor, tensor::DType dtype, uint6
   return {};
 }
 
+// Whether a model in MXFP4 has this tensor in blocks: the projections that are large.
+bool InBlocks(const plan::SourceTensor& tensor) {
+  constexpr std::string_view kNames[] = {"_proj.weight", "in_proj_qkv.weight", "in_proj_z.weight"};
+  return tensor.shape.size() == 2 && tensor.shape[1] % kMxfp4.columns == 0 &&
+         std::any_of(std::begin(kNames), std::end(kNames), [&](auto name) { return tensor.name.ends_with(name); });
+}
+
+// Random E2M1 codes, whose squares are 7.8 on average, and scales that bring them to the spread of ValuesOf.
+Status AppendBlocks(const plan::SourceTensor& tensor, uint64_t seed, checkpoint::SafetensorsWriter* writer) {
+  const int64_t blocks = tensor.shape[0] * tensor.shape[1] / kMxfp4.columns;
+  std::vector<std::byte> piece(kPieceElements);
+  for (int64_t left = blocks * kMxfp4.columns / 2; left > 0;) {
+    const auto count = static_cast<size_t>(std::min(left, kPieceElements));
+    for (size_t i = 0; i < count; i += 8) {
+      const uint64_t bits = NextRandom(&seed);
+      std::memcpy(piece.data() + i, &bits, 8);
+    }
+    TRY(writer->Append(std::span(piece).first(count)));
+    left -= static_cast<int64_t>(count);
+  }
+  const float spread = 1.0F / std::sqrt(7.8F * static_cast<float>(tensor.shape[1]));
+  const auto scale = static_cast<std::byte>(127 + std::lround(std::log2(spread)));
+  const std::vector<std::byte> scales(static_cast<size_t>(blocks), scale);
+  return writer->Append(scales);
+}
+
+// What is declared of a tensor: itself, or its codes and scales.
+void Declare(const plan::SourceTensor& tensor, tensor::DType dtype, std::vector<checkpoint::TensorDecl>* declared) {
+  if (dtype != tensor::DType::kMxfp4) return declared->push_back({tensor.name, dtype, tensor.shape});
+  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+  declared->push_back({tensor.name, tensor::DType::kU8, {rows, cols / 2}});
+  declared->push_back({tensor.name + "_scale", tensor::DType::kU8, {rows, cols / kMxfp4.columns}});
+}
+
 // The tensors of one file, from `begin` on.
 struct FilePart {
   std::string name;
@@ -124,6 +160,13 @@ Json SyntheticConfig(const SyntheticModel& model) {
   } else {
     config["intermediate_size"] = model.mlp_width;
   }
+  if (model.dtype == tensor::DType::kMxfp4) {
+    const Json weight = {{"dtype", "fp4"}, {"qscheme", "per_group"}, {"group_size", 32}, {"scale_format", "e8m0"}};
+    config["quantization_config"] = {{"quant_method", "quark"},
+                                     {"global_quant_config", {{"weight", weight}}},
+                                     {"export", {{"pack_method", "order"}}},
+                                     {"exclude", {"lm_head", "*in_proj_a", "*in_proj_b"}}};
+  }
   return config;
 }
 
@@ -136,15 +179,22 @@ Status WriteSyntheticModel(const SyntheticModel& model, const std::string& dir) 
   Json weight_map = Json::object();
   for (const FilePart& part : SplitIntoFiles(tensors.size(), model.files)) {
     std::vector<checkpoint::TensorDecl> declared;
-    for (size_t i = part.begin; i < part.end; ++i) {
-      const bool wide = model.some_f32 && i % 3 == 0;
-      declared.push_back({tensors[i].name, wide ? tensor::DType::kF32 : model.dtype, tensors[i].shape});
-      weight_map[tensors[i].name] = part.name;
-    }
+    const auto dtype_of = [&](size_t i) {
+      if (model.some_f32 && i % 3 == 0) return tensor::DType::kF32;
+      if (model.dtype != tensor::DType::kMxfp4) return model.dtype;
+      return InBlocks(tensors[i]) ? tensor::DType::kMxfp4 : tensor::DType::kBF16;
+    };
+    for (size_t i = part.begin; i < part.end; ++i) Declare(tensors[i], dtype_of(i), &declared);
+    for (const checkpoint::TensorDecl& tensor : declared) weight_map[tensor.name] = part.name;
     TRY_ASSIGN(checkpoint::SafetensorsWriter writer,
                checkpoint::SafetensorsWriter::Create(dir + "/" + part.name, declared, {}));
     for (size_t i = part.begin; i < part.end; ++i) {
-      TRY(AppendTensor(tensors[i], declared[i - part.begin].dtype, model.seed * 1000003 + i, &writer));
+      const uint64_t seed = model.seed * 1000003 + i;
+      if (dtype_of(i) == tensor::DType::kMxfp4) {
+        TRY(AppendBlocks(tensors[i], seed, &writer));
+      } else {
+        TRY(AppendTensor(tensors[i], dtype_of(i), seed, &writer));
+      }
     }
     TRY(writer.Finish());
   }

@@ -29,7 +29,7 @@ struct SyntheticModel {
   bool fused_experts = true;  // one tensor for all experts of a layer, or one for each
   int64_t mlp_width = 96;
 
-  tensor::DType dtype = tensor::DType::kBF16;  // BF16, F16 or F32
+  tensor::DType dtype = tensor::DType::kBF16;  // BF16, F16 or F32; MXFP4 is for projections, and BF16 for the rest
   bool some_f32 = false;                       // every third tensor in F32, whatever `dtype` says
   int files = 1;                               // safetensors files; more than one come with an index
   uint64_t seed = 1;
