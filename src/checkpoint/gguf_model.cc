@@ -7,30 +7,56 @@
 #include <optional>
 
 #include "base/str.h"
+#include "checkpoint/gguf_names.h"
+#include "checkpoint/gguf_rope.h"
 
 namespace trivet::checkpoint {
 namespace {
+
+// What the rows of the table need to look at.
+struct Source {
+  const Checkpoint& checkpoint;
+  std::string prefix;  // "llama."
+  const std::string& path;
+
+  const Json& metadata() const { return checkpoint.metadata(); }
+  std::string Key(std::string_view key) const { return prefix + std::string(key); }
+};
 
 // One architecture: the model_type whose config it becomes, and what its converter does differently.
 struct Architecture {
   std::string_view name;
   std::string_view model_type;
-  bool branch_norms = false;  // ffn_norm stands before the channel mixer, post_attention_norm behind the mixer
-  bool interleaved = false;   // rows of queries and keys stand in rotary pairs
+  bool branch_norms = false;                                       // see GgufNaming
+  bool interleaved = false;                                        // rows of queries and keys stand in rotary pairs
+  bool tiled_values = false;                                       // see GgufNaming
+  bool latent = false;                                             // attention over one latent per token
+  const char* implied = "{}";                                      // JSON: config keys that the program knows
+  Status (*derive)(const Source& source, Json* config) = nullptr;  // what takes more than another name
 };
 
-constexpr std::array<Architecture, 5> kArchitectures = {{{"llama", "llama", false, true},
-                                                         {"qwen2", "qwen2"},
-                                                         {"qwen3", "qwen3"},
-                                                         {"qwen3moe", "qwen3_moe"},
-                                                         {"gemma3", "gemma3_text", true}}};
+Status DeriveGemma3(const Source& source, Json* config);
+Status DeriveDeepseek2(const Source& source, Json* config);
+
+constexpr std::array<Architecture, 10> kArchitectures = {{
+    {"llama", "llama", false, true},
+    {"qwen2", "qwen2"},
+    {"qwen3", "qwen3"},
+    {"qwen3moe", "qwen3_moe", false, false, false, false, R"({"norm_topk_prob": true})"},
+    {"qwen3next", "qwen3_next"},
+    {"qwen35", "qwen3_5_text", false, false, true},
+    {"qwen35moe", "qwen3_5_moe_text", false, false, true},
+    {"gemma3", "gemma3_text", true, false, false, false, "{}", DeriveGemma3},
+    {"gpt-oss", "gpt_oss", false, false, false, false, R"({"rope_scaling": {"truncate": false}})"},
+    {"deepseek2", "deepseek_v3", false, false, false, true, "{}", DeriveDeepseek2},
+}};
 
 struct KeyPair {
   std::string_view from, to;
 };
 
 // Metadata keys under the architecture's name, and the config's. Absent ones stay absent.
-constexpr std::array<KeyPair, 14> kKeys = {{{"context_length", "max_position_embeddings"},
+constexpr std::array<KeyPair, 30> kKeys = {{{"context_length", "max_position_embeddings"},
                                             {"embedding_length", "hidden_size"},
                                             {"block_count", "num_hidden_layers"},
                                             {"feed_forward_length", "intermediate_size"},
@@ -39,11 +65,27 @@ constexpr std::array<KeyPair, 14> kKeys = {{{"context_length", "max_position_emb
                                             {"attention.key_length", "head_dim"},
                                             {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
                                             {"attention.sliding_window", "sliding_window"},
+                                            {"attention.kv_lora_rank", "kv_lora_rank"},
+                                            {"attention.q_lora_rank", "q_lora_rank"},
                                             {"final_logit_softcapping", "final_logit_softcapping"},
+                                            {"full_attention_interval", "full_attention_interval"},
                                             {"rope.freq_base", "rope_theta"},
                                             {"expert_count", "num_experts"},
+                                            {"expert_count", "n_routed_experts"},
                                             {"expert_used_count", "num_experts_per_tok"},
-                                            {"expert_feed_forward_length", "moe_intermediate_size"}}};
+                                            {"expert_feed_forward_length", "moe_intermediate_size"},
+                                            {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+                                            {"expert_shared_count", "n_shared_experts"},
+                                            {"expert_group_count", "n_group"},
+                                            {"expert_group_used_count", "topk_group"},
+                                            {"expert_weights_scale", "routed_scaling_factor"},
+                                            {"expert_weights_norm", "norm_topk_prob"},
+                                            {"leading_dense_block_count", "first_k_dense_replace"},
+                                            {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+                                            {"ssm.state_size", "linear_key_head_dim"},
+                                            {"ssm.group_count", "linear_num_key_heads"},
+                                            {"ssm.time_step_rank", "linear_num_value_heads"},
+                                            {"ssm.inner_size", "linear_value_head_dim"}}};  // of all heads
 
 // Metadata keys about tokens and sampling, and those of generation_config.json.
 constexpr std::array<KeyPair, 7> kGenerationKeys = {{{"tokenizer.ggml.bos_token_id", "bos_token_id"},
@@ -54,157 +96,180 @@ constexpr std::array<KeyPair, 7> kGenerationKeys = {{{"tokenizer.ggml.bos_token_
                                                      {"general.sampling.min_p", "min_p"},
                                                      {"general.sampling.penalty_repeat", "repetition_penalty"}}};
 
-// Tensors of a block without ".weight" or ".bias".
-constexpr std::array<KeyPair, 12> kNames = {{{"attn_norm", "input_layernorm"},
-                                             {"attn_q", "self_attn.q_proj"},
-                                             {"attn_k", "self_attn.k_proj"},
-                                             {"attn_v", "self_attn.v_proj"},
-                                             {"attn_output", "self_attn.o_proj"},
-                                             {"attn_q_norm", "self_attn.q_norm"},
-                                             {"attn_k_norm", "self_attn.k_norm"},
-                                             {"post_ffw_norm", "post_feedforward_layernorm"},
-                                             {"ffn_gate", "mlp.gate_proj"},
-                                             {"ffn_up", "mlp.up_proj"},
-                                             {"ffn_down", "mlp.down_proj"},
-                                             {"ffn_gate_inp", "mlp.gate"}}};
-
-// Stacks [experts, rows, cols].
-constexpr std::array<KeyPair, 3> kStacks = {
-    {{"ffn_gate_exps", "gate_proj"}, {"ffn_up_exps", "up_proj"}, {"ffn_down_exps", "down_proj"}}};
-
 Error Unsupported(std::string_view what, std::string_view key, std::string_view expected, std::string_view found) {
   return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", what,
                                                    key, expected, Quote(found)));
 }
 
-std::string_view Renamed(std::span<const KeyPair> pairs, std::string_view name) {
-  for (const KeyPair& pair : pairs) {
-    if (pair.from == name) return pair.to;
-  }
-  return {};
+constexpr int64_t kMaxExtent = int64_t{1} << 40;  // beyond any, and small enough to be multiplied
+
+// An extent that may be absent.
+Result<int64_t> Extent(const Source& source, std::string_view key, int64_t fallback) {
+  TRY_ASSIGN(const int64_t value, GetInt(source.metadata(), source.Key(key), fallback, source.path));
+  if (value >= 0 && value <= kMaxExtent) return value;
+  return Unsupported(source.path, source.Key(key), fmt::format("0 to {}", kMaxExtent), fmt::format("{}", value));
 }
 
-// Names of a file's tensors as families ask for them.
-class Names {
- public:
-  Names(const Architecture& architecture, int64_t head_dim) : architecture_(architecture), head_dim_(head_dim) {}
-
-  std::vector<TensorInfo> PartsOf(const TensorInfo& info) const {
-    std::vector<TensorInfo> parts(1, info);
-    const size_t dot = info.name.rfind('.');
-    const std::string_view stem = std::string_view(info.name).substr(0, dot);
-    const std::string suffix = dot == std::string::npos ? "" : info.name.substr(dot);
-    if (stem == "token_embd") parts[0].name = "model.embed_tokens" + suffix;
-    if (stem == "output_norm") parts[0].name = "model.norm" + suffix;
-    if (stem == "output") parts[0].name = "lm_head" + suffix;
-    constexpr std::string_view kBlock = "blk.";
-    if (stem.substr(0, kBlock.size()) != kBlock) return parts;
-    const size_t end = stem.find('.', kBlock.size());
-    if (end == std::string_view::npos) return parts;
-    const std::string layer = fmt::format("model.layers.{}.", stem.substr(kBlock.size(), end - kBlock.size()));
-    const std::string_view name = stem.substr(end + 1);
-    if (const std::string_view stack = Renamed(kStacks, name); !stack.empty() && info.shape.size() == 3) {
-      return Unstacked(info, layer, stack);
-    }
-    if (const std::string to = BlockName(name); !to.empty()) parts[0].name = layer + to + suffix;
-    if (architecture_.interleaved && (name == "attn_q" || name == "attn_k")) parts[0].interleaved_rows = head_dim_;
-    return parts;
-  }
-
- private:
-  std::string BlockName(std::string_view name) const {
-    if (name == "ffn_norm")
-      return architecture_.branch_norms ? "pre_feedforward_layernorm" : "post_attention_layernorm";
-    if (name == "post_attention_norm") return "post_attention_layernorm";
-    return std::string(Renamed(kNames, name));
-  }
-
-  static std::vector<TensorInfo> Unstacked(const TensorInfo& info, const std::string& layer, std::string_view name) {
-    std::vector<TensorInfo> parts;
-    const int64_t experts = info.shape[0];
-    for (int64_t e = 0; e < experts; ++e) {
-      TensorInfo part = info;
-      part.name = fmt::format("{}mlp.experts.{}.{}.weight", layer, e, name);
-      part.shape.erase(part.shape.begin());
-      part.bytes = info.bytes / experts;
-      part.offset = info.offset + e * part.bytes;
-      parts.push_back(std::move(part));
-    }
-    return parts;
-  }
-
-  const Architecture& architecture_;
-  const int64_t head_dim_;
-};
-
 // Options that would change the arithmetic.
-Status CheckSupported(const Json& metadata, const std::string& prefix, const Checkpoint& checkpoint,
-                      const std::string& path) {
-  TRY_ASSIGN(const std::string scaling, GetString(metadata, prefix + "rope.scaling.type", "none", path));
-  if (scaling != "none" && scaling != "linear") {
-    return Unsupported(path, prefix + "rope.scaling.type", "none or linear", scaling);
-  }
-  if (checkpoint.Find("rope_freqs.weight") != nullptr) {
-    return Unsupported(path, "rope_freqs.weight", "no factors of rotary frequencies", "such a tensor");
-  }
-  TRY_ASSIGN(const int64_t key, GetInt(metadata, prefix + "attention.key_length", 0, path));
-  TRY_ASSIGN(const int64_t value, GetInt(metadata, prefix + "attention.value_length", key, path));
-  if (key != value) {
-    return Unsupported(path, prefix + "attention.value_length", fmt::format("{}, as of keys", key),
+Status CheckSupported(const Source& source, const Architecture& architecture) {
+  const Json& metadata = source.metadata();
+  TRY_ASSIGN(const int64_t key, Extent(source, "attention.key_length", 0));
+  TRY_ASSIGN(const int64_t value, Extent(source, "attention.value_length", key));
+  if (key != value && !architecture.latent) {
+    return Unsupported(source.path, source.Key("attention.value_length"), fmt::format("{}, as of keys", key),
                        fmt::format("{}", value));
   }
   for (const KeyPair& pair : kKeys) {
-    const Json* found = Find(metadata, prefix + std::string(pair.from));
-    if (found != nullptr && !found->is_number()) {
-      return Unsupported(path, prefix + std::string(pair.from), "one number for all layers",
+    const Json* found = Find(metadata, source.Key(pair.from));
+    if (found == nullptr) continue;
+    if (!found->is_number() && !found->is_boolean()) {
+      return Unsupported(source.path, source.Key(pair.from), "one number for all layers",
                          DumpJson(*found).substr(0, 80));
     }
+    if (found->is_number_integer()) TRY(Extent(source, pair.from, 0));
   }
   return {};
 }
 
-// What the architectures leave to the program.
-Status AddImplied(const Json& metadata, const std::string& prefix, const std::string& path, Json* config) {
-  TRY_ASSIGN(const int64_t hidden, NeedInt(*config, "hidden_size", path));
-  TRY_ASSIGN(const int64_t heads, NeedInt(*config, "num_attention_heads", path));
-  TRY_ASSIGN(const int64_t layers, NeedInt(*config, "num_hidden_layers", path));
-  if (heads <= 0) return Unsupported(path, prefix + "attention.head_count", "at least 1", fmt::format("{}", heads));
-  TRY_ASSIGN(const int64_t head_dim, GetInt(*config, "head_dim", hidden / heads, path));
+// Rotary channels where only some of a head's rotate.
+Status AddPartialRotary(const Source& source, const Architecture& architecture, Json* config) {
+  TRY_ASSIGN(const int64_t head_dim, NeedInt(*config, "head_dim", source.path));
+  TRY_ASSIGN(const int64_t rotary, Extent(source, "rope.dimension_count", head_dim));
+  if (rotary == head_dim || architecture.latent) return {};
+  if (architecture.interleaved || rotary <= 0 || rotary > head_dim) {
+    return Unsupported(source.path, source.Key("rope.dimension_count"), fmt::format("{}, the head's", head_dim),
+                       fmt::format("{}", rotary));
+  }
+  (*config)["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(head_dim);
+  return {};
+}
+
+// The kind of every layer, where the file lists which of them have a recurrent state.
+Status AddLayerTypes(const Source& source, int64_t layers, Json* config) {
+  const std::string key = source.Key("attention.recurrent_layers");
+  const Json* recurrent = Find(source.metadata(), key);
+  if (recurrent == nullptr) return {};
+  if (!recurrent->is_array() || static_cast<int64_t>(recurrent->size()) < layers) {
+    return Unsupported(source.path, key, "a list of all layers", DumpJson(*recurrent).substr(0, 80));
+  }
+  Json types = Json::array();
+  for (int64_t i = 0; i < layers; ++i) {
+    types.push_back((*recurrent)[static_cast<size_t>(i)] == true ? "linear_attention" : "full_attention");
+  }
+  (*config)["layer_types"] = std::move(types);
+  return {};
+}
+
+// What the metadata say in other terms, or leave to the program.
+Status AddImplied(const Source& source, const Architecture& architecture, Json* config) {
+  TRY_ASSIGN(const int64_t hidden, NeedInt(*config, "hidden_size", source.path));
+  TRY_ASSIGN(const int64_t heads, NeedInt(*config, "num_attention_heads", source.path));
+  TRY_ASSIGN(const int64_t blocks, NeedInt(*config, "num_hidden_layers", source.path));
+  if (heads <= 0) {
+    return Unsupported(source.path, source.Key("attention.head_count"), "at least 1", fmt::format("{}", heads));
+  }
+  TRY_ASSIGN(const int64_t head_dim, GetInt(*config, "head_dim", hidden / heads, source.path));
   (*config)["head_dim"] = head_dim;
-  if ((*config)["model_type"] == "gemma3_text") {
-    // The largest model, known by its depth, scales scores by the width a head would have without a key length.
-    (*config)["query_pre_attn_scalar"] = layers == 62 ? hidden / heads : head_dim;
-    const Json* local = Find(metadata, prefix + "rope.freq_base_swa");
-    (*config)["rope_local_base_freq"] = local != nullptr ? *local : Json(10000.0);
+  // Blocks that predict further tokens are counted, too.
+  TRY_ASSIGN(const int64_t extra, Extent(source, "nextn_predict_layers", 0));
+  (*config)["num_hidden_layers"] = blocks - extra;
+  TRY(AddLayerTypes(source, blocks - extra, config));
+  TRY(AddPartialRotary(source, architecture, config));
+  TRY_ASSIGN(const int64_t value_heads, GetInt(*config, "linear_num_value_heads", 0, source.path));
+  if (value_heads > 0) {
+    TRY_ASSIGN(const int64_t channels, NeedInt(*config, "linear_value_head_dim", source.path));
+    if (channels % value_heads != 0) {
+      return Unsupported(source.path, source.Key("ssm.inner_size"), fmt::format("a multiple of {}", value_heads),
+                         fmt::format("{}", channels));
+    }
+    (*config)["linear_value_head_dim"] = channels / value_heads;
   }
-  if ((*config)["model_type"] == "qwen3_moe") (*config)["norm_topk_prob"] = true;
-  TRY_ASSIGN(const std::string scaling, GetString(metadata, prefix + "rope.scaling.type", "none", path));
-  if (scaling == "linear") {
-    TRY_ASSIGN(const double factor, GetDouble(metadata, prefix + "rope.scaling.factor", 1, path));
-    (*config)["rope_scaling"] = {{"rope_type", "linear"}, {"factor", factor}};
-  }
+  return architecture.derive == nullptr ? Status() : architecture.derive(source, config);
+}
+
+Status DeriveGemma3(const Source& source, Json* config) {
+  TRY_ASSIGN(const int64_t hidden, NeedInt(*config, "hidden_size", source.path));
+  TRY_ASSIGN(const int64_t heads, NeedInt(*config, "num_attention_heads", source.path));
+  // The largest model, known by its depth, scales scores by the width a head would have without a key length.
+  (*config)["query_pre_attn_scalar"] =
+      (*config)["num_hidden_layers"] == 62 ? Json(hidden / heads) : (*config)["head_dim"];
+  const Json* local = Find(source.metadata(), source.Key("rope.freq_base_swa"));
+  (*config)["rope_local_base_freq"] = local != nullptr ? *local : Json(10000.0);
   return {};
 }
 
-Result<Json> ConfigOf(const Architecture& architecture, const Checkpoint& checkpoint, const std::string& path) {
-  const Json& metadata = checkpoint.metadata();
-  const std::string prefix = fmt::format("{}.", architecture.name);
-  TRY(CheckSupported(metadata, prefix, checkpoint, path));
-  Json config = {{"model_type", architecture.model_type}};
-  for (const KeyPair& pair : kKeys) {
-    if (const Json* value = Find(metadata, prefix + std::string(pair.from))) config[std::string(pair.to)] = *value;
+// Experts are chosen by corrected sigmoids. Files from before groups of experts were stated have them all the same if
+// they have as many experts as the model that came with groups.
+Status DeriveDeepseek2Experts(const Source& source, Json* config) {
+  constexpr int64_t kSigmoid = 2, kExpertsInGroups = 256;
+  TRY_ASSIGN(const int64_t experts, GetInt(*config, "n_routed_experts", 0, source.path));
+  TRY_ASSIGN(const int64_t first, GetInt(*config, "first_k_dense_replace", 0, source.path));
+  const bool corrected = source.checkpoint.Find(fmt::format("blk.{}.exp_probs_b.bias", first)) != nullptr;
+  TRY_ASSIGN(const int64_t gating, Extent(source, "expert_gating_func", corrected ? kSigmoid : 1));
+  if (experts > 0 && gating != kSigmoid) {
+    return Unsupported(source.path, source.Key("expert_gating_func"), "2, for sigmoid", fmt::format("{}", gating));
   }
-  const TensorInfo* embedding = checkpoint.Find("token_embd.weight");
+  const bool grouped = experts == kExpertsInGroups;
+  if (!config->contains("n_group")) (*config)["n_group"] = grouped ? 8 : 1;
+  if (!config->contains("topk_group")) (*config)["topk_group"] = grouped ? 4 : 1;
+  TRY_ASSIGN(const double scale, GetDouble(*config, "routed_scaling_factor", 0, source.path));
+  if (scale == 0) (*config)["routed_scaling_factor"] = 1.0;
+  return {};
+}
+
+// A head's widths are those of the mla keys, where the others are of the latent that all heads share.
+Status DeriveDeepseek2(const Source& source, Json* config) {
+  TRY_ASSIGN(const int64_t rotary, Extent(source, "rope.dimension_count", 0));
+  TRY_ASSIGN(const int64_t key_length, Extent(source, "attention.key_length", 0));
+  TRY_ASSIGN(const int64_t value_length, Extent(source, "attention.value_length", 0));
+  TRY_ASSIGN(const int64_t key, Extent(source, "attention.key_length_mla", key_length));
+  TRY_ASSIGN(const int64_t value, Extent(source, "attention.value_length_mla", value_length));
+  (*config)["qk_rope_head_dim"] = rotary;
+  (*config)["qk_nope_head_dim"] = key - rotary;
+  (*config)["v_head_dim"] = value;
+  for (const char* absent : {"q_lora_rank", "first_k_dense_replace", "n_shared_experts"}) {
+    if (!config->contains(absent)) (*config)[absent] = 0;
+  }
+  if (!config->contains("norm_topk_prob")) (*config)["norm_topk_prob"] = false;
+  return DeriveDeepseek2Experts(source, config);
+}
+
+Result<Json> ConfigOf(const Architecture& architecture, const Source& source) {
+  TRY(CheckSupported(source, architecture));
+  TRY_ASSIGN(Json config, ParseJson(architecture.implied, architecture.name));
+  config["model_type"] = architecture.model_type;
+  for (const KeyPair& pair : kKeys) {
+    if (const Json* value = Find(source.metadata(), source.Key(pair.from))) config[std::string(pair.to)] = *value;
+  }
+  const TensorInfo* embedding = source.checkpoint.Find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     return MakeError(Code::kInvalid,
                      fmt::format("{}: expected token_embd.weight with two dimensions, found none; the file "
                                  "holds no language model",
-                                 path));
+                                 source.path));
   }
   config["vocab_size"] = embedding->shape[0];
-  config["tie_word_embeddings"] = checkpoint.Find("output.weight") == nullptr;
-  TRY(AddImplied(metadata, prefix, path, &config));
+  config["tie_word_embeddings"] = source.checkpoint.Find("output.weight") == nullptr;
+  const Json implied_rope = config.value("rope_scaling", Json::object());
+  TRY_ASSIGN(config["rope_scaling"],
+             GgufScaling(source.checkpoint, {source.prefix, architecture.latent, implied_rope}, source.path));
+  TRY(AddImplied(source, architecture, &config));
   return config;
+}
+
+// What the names, shapes and orders of tensors depend on.
+Result<GgufNaming> NamingOf(const Architecture& architecture, const Json& config, const std::string& path) {
+  GgufNaming naming;
+  naming.branch_norms = architecture.branch_norms;
+  TRY_ASSIGN(const int64_t head_dim, NeedInt(config, "head_dim", path));
+  if (architecture.interleaved) naming.rotary_pairs = head_dim / 2;
+  if (!architecture.tiled_values) return naming;
+  TRY_ASSIGN(naming.key_heads, NeedInt(config, "linear_num_key_heads", path));
+  TRY_ASSIGN(naming.value_heads, NeedInt(config, "linear_num_value_heads", path));
+  TRY_ASSIGN(naming.key_dim, NeedInt(config, "linear_key_head_dim", path));
+  TRY_ASSIGN(naming.value_dim, NeedInt(config, "linear_value_head_dim", path));
+  naming.tiled_values = naming.key_heads > 0 && naming.value_heads % naming.key_heads == 0;
+  return naming;
 }
 
 // generation_config.json as the metadata has it: tokens that end a text, and defaults of sampling.
@@ -236,15 +301,14 @@ Result<ModelFiles> BindGguf(const std::string& path, Checkpoint* checkpoint) {
     return Unsupported(path, "general.architecture", "one of " + known, name.empty() ? "none" : name);
   ModelFiles files;
   files.dir = path;
-  TRY_ASSIGN(files.config, ConfigOf(*architecture, *checkpoint, path));
+  TRY_ASSIGN(files.config, ConfigOf(*architecture, {*checkpoint, fmt::format("{}.", name), path}));
   files.generation_config = GenerationConfig(checkpoint->metadata());
   files.text_config = files.config;
   TRY_ASSIGN(files.rope, RopeParameters(files.text_config, path));
   TRY(AddStopTokens(files.generation_config, path, &files.stop_tokens));
   files.whole_norms = true;
-  TRY_ASSIGN(const int64_t head_dim, NeedInt(files.config, "head_dim", path));
-  const Names names(*architecture, head_dim);
-  TRY(checkpoint->Remap([&](const TensorInfo& info) { return names.PartsOf(info); }));
+  TRY_ASSIGN(const GgufNaming naming, NamingOf(*architecture, files.config, path));
+  TRY(checkpoint->Remap([&](const TensorInfo& info) { return GgufParts(info, naming); }));
   return files;
 }
 

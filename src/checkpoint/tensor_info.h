@@ -13,6 +13,22 @@
 
 namespace trivet::checkpoint {
 
+/// An order in which a file has rows or columns: those from `begin` on in groups of outer x inner runs, where run (a,
+/// b) of the logical group is run (b, a) of the stored one.
+struct StoredOrder {
+  int64_t begin = 0;  // rows before it stand where they belong
+  int64_t outer = 1, inner = 1;
+  int64_t run = 1;  // rows that stay together
+
+  /// Where logical row or column `index` is stored.
+  int64_t Stored(int64_t index) const {
+    if (index < begin || outer == 1) return index;
+    const int64_t in_group = (index - begin) % (outer * inner * run), a = in_group / run / inner,
+                  b = in_group / run % inner;
+    return index - in_group + (b * outer + a) * run + in_group % run;
+  }
+};
+
 /// One tensor, row-major and little-endian.
 struct TensorInfo {
   std::string name;
@@ -22,9 +38,8 @@ struct TensorInfo {
   int file = 0;                // index into the checkpoint's files
   int64_t offset = 0;          // of its first byte, from the file's start
   int64_t bytes = 0;
-  // Not 0: rows stand in groups of so many, and row 2i + h of a group is row i + h * half of the logical one: rotary
-  // pairs next to each other.
-  int64_t interleaved_rows = 0;
+  StoredOrder row_order, col_order;
+  bool negated_exp = false;  // elements are -exp(x) of the logical ones
 };
 
 /// Most dimensions a tensor may have.

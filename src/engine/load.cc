@@ -4,12 +4,14 @@
 #include <fmt/format.h>
 
 #include <atomic>
+#include <cmath>
 #include <semaphore>
 #include <thread>
 #include <unordered_map>
 
 #include "checkpoint/stored_weight.h"
 #include "engine/store_weight.h"
+#include "engine/stored_slices.h"
 #include "kernels/weight_format.h"
 #include "quant/convert.h"
 
@@ -29,14 +31,12 @@ struct Piece {
   int64_t row_stride = 0;
   int64_t row = 0, rows = 0;  // of the slice
   int64_t col = 0, cols = 0;  // of the source, whole units
+  bool in_order = true;       // whole units of the source are whole in the destination
 };
 
 bool IsElement(const checkpoint::StoredWeight& weight) {
   return weight.storage == checkpoint::Storage::kPlain && tensor::UnitOf(weight.weight->dtype).elements == 1;
 }
-
-// Columns that stand in order in the destination, too, so that blocks can stay as they are.
-bool KeepsOrder(const plan::Slice& slice) { return slice.col_step == 1 && !slice.transposed; }
 
 // Columns of the source that are stored as one: a slice is read in whole units, so that a cut inside a block keeps the
 // block, with the same scales, on both of its sides.
@@ -44,33 +44,59 @@ int64_t UnitColumns(const checkpoint::StoredWeight& weight) {
   return IsElement(weight) ? 1 : kernels::FormatRow(FormatOf(weight)).columns;
 }
 
+// A local tensor whose slices are in the order in which the checkpoint has them.
+struct StoredTensor {
+  plan::LocalTensor local;
+  bool shared_units = false;  // slices side by side take columns of one unit
+
+  // Whether a slice's columns stand in order in the destination, too, so that blocks can stay as they are.
+  bool KeepsOrder(const plan::Slice& slice) const { return slice.col_step == 1 && !slice.transposed && !shared_units; }
+};
+
+StoredTensor InStoredOrder(const plan::LocalTensor& local, const Weights& weights) {
+  StoredTensor stored{local, false};
+  stored.local.slices.clear();
+  for (const plan::Slice& slice : local.slices) {
+    const checkpoint::StoredWeight& weight = weights.at(slice.source);
+    const int64_t unit = UnitColumns(weight);
+    for (plan::Slice& piece : StoredSlices(slice, *weight.weight)) {
+      const int64_t last = piece.src_col + piece.cols;
+      const bool begins = piece.dst_col == 0 || piece.src_col % unit == 0;
+      const bool ends = piece.dst_col + piece.cols == local.cols || last % unit == 0 || last == weight.cols;
+      if (!piece.transposed && piece.col_step == 1 && !(begins && ends)) stored.shared_units = true;
+      stored.local.slices.push_back(std::move(piece));
+    }
+  }
+  return stored;
+}
+
 // The format of a slice in its local tensor. Blocks whose columns come apart become float32, which is exact.
-kernels::WeightFormat SliceFormat(const checkpoint::StoredWeight& weight, const plan::Slice& slice) {
-  return IsElement(weight) || KeepsOrder(slice) ? FormatOf(weight) : kernels::WeightFormat::kF32;
+kernels::WeightFormat SliceFormat(const StoredTensor& stored, const checkpoint::StoredWeight& weight,
+                                  const plan::Slice& slice) {
+  return IsElement(weight) || stored.KeepsOrder(slice) ? FormatOf(weight) : kernels::WeightFormat::kF32;
 }
 
 // Where in its block a slice begins, which is where the part's column 0 is stored.
-int64_t PhaseOf(const checkpoint::StoredWeight& weight, const plan::Slice& slice) {
+int64_t PhaseOf(const StoredTensor& stored, const checkpoint::StoredWeight& weight, const plan::Slice& slice) {
   const int64_t unit = UnitColumns(weight);
-  if (!KeepsOrder(slice)) return 0;
+  if (!stored.KeepsOrder(slice)) return 0;
   const int64_t phase = (slice.src_col - slice.dst_col) % unit;
   return phase < 0 ? phase + unit : phase;
 }
 
 // Cuts a slice into pieces. Rows that are wanted whole, or nearly, are read in one go with what lies between them;
 // narrow columns of long rows are read row by row.
-void AddPieces(const plan::LocalTensor& local, const Piece& model, std::vector<Piece>* pieces) {
+void AddPieces(const Piece& model, std::vector<Piece>* pieces) {
   const checkpoint::StoredWeight& source = *model.source;
   const plan::Slice& slice = *model.slice;
   const int64_t unit = UnitColumns(source), last = slice.src_col + (slice.cols - 1) * slice.col_step + 1;
   const int64_t begin = slice.src_col / unit * unit, end = std::min((last + unit - 1) / unit * unit, source.cols);
-  CHECK(!KeepsOrder(slice) || slice.dst_col + slice.cols == local.cols || end == last);
   const int64_t row_bytes = CodeBytes(source, source.cols), row_stride = slice.row_step * row_bytes;
   const bool together = row_stride <= 4 * CodeBytes(source, end - begin) || row_stride <= 4096;
   const int64_t rows_at_once = together ? std::max<int64_t>(1, kStagingBytes / row_stride) : 1;
   // A row longer than a staging buffer goes in parts, if it may.
   const int64_t units_at_once = std::max<int64_t>(1, kStagingBytes / std::max<int64_t>(1, CodeBytes(source, unit)));
-  const int64_t cols_at_once = KeepsOrder(slice) ? std::min(end - begin, units_at_once * unit) : end - begin;
+  const int64_t cols_at_once = model.in_order ? std::min(end - begin, units_at_once * unit) : end - begin;
   for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
     for (int64_t col = begin; col < end; col += cols_at_once) {
       Piece piece = model;
@@ -104,9 +130,9 @@ class Store {
       TRY_ASSIGN(const auto row, blocks_.Row(first + i * slice.row_step, piece.col, piece.cols, codes, &count));
       if (piece.part == nullptr) {
         TRY(PutVector(piece, piece.row + i, row));
-      } else if (KeepsOrder(slice)) {
+      } else if (piece.in_order) {
         const int64_t k = piece.col - slice.src_col + slice.dst_col + piece.part->phase;
-        PutColumns(piece, LogicalRow(piece, piece.row + i), k, {row, count});
+        PutColumns(piece, slice.dst_row + piece.row + i, k, {row, count});
       } else {
         TRY(PutElements(piece, piece.row + i, {row, count}));
       }
@@ -121,15 +147,6 @@ class Store {
     int64_t count = 0;
   };
 
-  // Row of the local tensor for row `i` of the slice, undoing the interleaving of rotary pairs.
-  static int64_t LogicalRow(const Piece& piece, int64_t i) {
-    const plan::Slice& slice = *piece.slice;
-    const int64_t group = piece.source->weight->interleaved_rows;
-    if (group == 0) return slice.dst_row + i;
-    const int64_t at = (slice.src_row + i) % group;
-    return slice.dst_row + i - at + at % 2 * (group / 2) + at / 2;
-  }
-
   static void PutColumns(const Piece& piece, int64_t row, int64_t k, const Columns& columns) {
     const int64_t at = row - piece.part->row, tile_bytes = piece.tensor->Packed(*piece.part).tile_bytes();
     std::byte* tile = piece.tensor->buffer.data() + piece.part->offset + at / kernels::kTileRows * tile_bytes;
@@ -140,6 +157,7 @@ class Store {
     const plan::Slice& slice = *piece.slice;
     values_.resize(static_cast<size_t>(piece.cols));
     TRY(quant::DecodeToFloat(piece.source->weight->dtype, row, values_));
+    if (piece.source->weight->negated_exp) TRY(UndoNegatedExp(piece.source->weight->name));
     const std::span<float> out = piece.tensor->buffer.As<float>();
     for (int64_t j = 0; j * slice.col_step < piece.cols; ++j) {
       const int64_t col = (piece.col - slice.src_col) / slice.col_step + j;
@@ -147,6 +165,19 @@ class Store {
       const int64_t dst_col = slice.dst_col + (slice.transposed ? i : col);
       out[static_cast<size_t>(dst_row * piece.tensor->cols + dst_col)] =
           values_[static_cast<size_t>(j * slice.col_step)];
+    }
+    return {};
+  }
+
+  // The logarithms, in double and rounded once, of what is stored with its sign changed.
+  Status UndoNegatedExp(const std::string& name) {
+    for (float& value : values_) {
+      if (!(value < 0) || std::isinf(value)) {
+        return MakeError(Code::kInvalid, fmt::format("{}: expected numbers below 0, found {}; the file is damaged, "
+                                                     "fetch it again",
+                                                     name, value));
+      }
+      value = static_cast<float>(std::log(-static_cast<double>(value)));
     }
     return {};
   }
@@ -236,13 +267,14 @@ class ReadAhead {
 
 // The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has
 // another format or another phase. Rows without a slice belong to the part above them.
-std::vector<model::LoadedPart> PartsOf(const plan::LocalTensor& local, const Weights& weights) {
+std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const Weights& weights) {
+  const plan::LocalTensor& local = stored.local;
   std::vector<model::LoadedPart> parts;
   for (const plan::Slice& slice : local.slices) {
     const checkpoint::StoredWeight& weight = weights.at(slice.source);
     model::LoadedPart part;
-    part.format = SliceFormat(weight, slice);
-    part.phase = PhaseOf(weight, slice);
+    part.format = SliceFormat(stored, weight, slice);
+    part.phase = PhaseOf(stored, weight, slice);
     if (!parts.empty() && parts.back().format == part.format && parts.back().phase == part.phase) continue;
     part.row = parts.empty() ? 0 : slice.dst_row;
     parts.push_back(part);
@@ -255,8 +287,9 @@ std::vector<model::LoadedPart> PartsOf(const plan::LocalTensor& local, const Wei
 }
 
 // Allocates a local tensor: zeros are the neutral fill of every format in the table.
-Result<model::LoadedTensor> Allocate(const plan::LocalTensor& local, const Weights& weights) {
+Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const Weights& weights) {
   constexpr int64_t kAlignment = 64;
+  const plan::LocalTensor& local = stored.local;
   model::LoadedTensor tensor;
   tensor.role = local.role;
   tensor.rows = local.rows;
@@ -264,7 +297,7 @@ Result<model::LoadedTensor> Allocate(const plan::LocalTensor& local, const Weigh
   tensor.leaf = local.leaf;
   int64_t bytes = local.rows * local.cols * static_cast<int64_t>(sizeof(float));
   if (local.role != plan::Role::kVector) {
-    tensor.parts = PartsOf(local, weights);
+    tensor.parts = PartsOf(stored, weights);
     bytes = 0;
     for (model::LoadedPart& part : tensor.parts) {
       part.offset = bytes;
@@ -314,16 +347,20 @@ Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::Sha
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;
   int64_t total = 0, done = 0;
-  for (const plan::LocalTensor& local : map.tensors) {
-    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(local, weights));
-    model::LoadedTensor& tensor = tensors.emplace(local.name, std::move(allocated)).first->second;
-    for (const plan::Slice& slice : local.slices) {
+  std::vector<StoredTensor> stored_tensors;
+  stored_tensors.reserve(map.tensors.size());
+  for (const plan::LocalTensor& local : map.tensors) stored_tensors.push_back(InStoredOrder(local, weights));
+  for (const StoredTensor& stored : stored_tensors) {
+    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights));
+    model::LoadedTensor& tensor = tensors.emplace(stored.local.name, std::move(allocated)).first->second;
+    for (const plan::Slice& slice : stored.local.slices) {
       Piece piece;
       piece.source = &weights.at(slice.source);
       piece.slice = &slice;
       piece.tensor = &tensor;
       piece.part = PartOf(tensor, slice);
-      AddPieces(local, piece, &pieces);
+      piece.in_order = stored.KeepsOrder(slice);
+      AddPieces(piece, &pieces);
     }
   }
   for (const Piece& piece : pieces) total += piece.bytes;

@@ -208,23 +208,29 @@ class Builder {
     }
     queries.push_back({query, 0, 0, (heads.q_heads - heads.q_real) * query_dim});
     Add(FromSections(local_ + "attn.q", Role::kMatrix, direct ? geometry_.hidden : latent.query_rank, queries));
-    AddLatentUp(source + "kv_b_proj.weight");
+    AddLatentUp(source);
     AddHeadOutput(source + "o_proj", latent.value_dim);
   }
 
-  // Each head's key rows, transposed, and value rows of kv_b.
+  // Each head's key rows, transposed, and value rows of kv_b, or of a tensor for each that has the keys transposed.
   void AddLatentUp(const std::string& source) {
     const LatentGeometry& latent = geometry_.latent;
     const AttentionShard& heads = shard_.attention;
     LocalTensor keys = FromSections(local_ + "attn.key_up", Role::kMatrix, latent.nope_dim, {});
     LocalTensor values = FromSections(local_ + "attn.value_up", Role::kMatrix, latent.rank, {});
     for (int64_t i = 0; i < heads.q_real; ++i) {
-      const int64_t row = (heads.q_begin + i) * (latent.nope_dim + latent.value_dim);
-      Slice key{source, row, 0, latent.nope_dim, latent.rank, i * HeadRows(latent.rank), 0};
-      key.transposed = true;
-      keys.slices.push_back(std::move(key));
-      values.slices.push_back(
-          {source, row + latent.nope_dim, 0, latent.value_dim, latent.rank, i * HeadRows(latent.value_dim), 0});
+      const int64_t head = heads.q_begin + i, row = head * (latent.nope_dim + latent.value_dim);
+      const int64_t key_row = i * HeadRows(latent.rank), value_row = i * HeadRows(latent.value_dim);
+      if (names_.split_latent_up) {
+        keys.slices.push_back(
+            {source + "k_b_proj.weight", head * latent.rank, 0, latent.rank, latent.nope_dim, key_row, 0});
+        values.slices.push_back(
+            {source + "v_b_proj.weight", head * latent.value_dim, 0, latent.value_dim, latent.rank, value_row, 0});
+        continue;
+      }
+      const std::string both = source + "kv_b_proj.weight";
+      keys.slices.push_back({both, row, 0, latent.nope_dim, latent.rank, key_row, 0, 1, 1, true});
+      values.slices.push_back({both, row + latent.nope_dim, 0, latent.value_dim, latent.rank, value_row, 0});
     }
     keys.rows = heads.q_heads * HeadRows(latent.rank);
     values.rows = heads.q_heads * HeadRows(latent.value_dim);
@@ -236,14 +242,14 @@ class Builder {
   struct GroupPart {
     std::string flat;         // source where projections are flat
     int64_t flat_offset = 0;  // row in it where the part begins
-    std::string grouped;      // source where groups stand together
+    std::string grouped;      // source where groups stand together; empty where projections are flat
     int64_t group_rows = 0;
     int64_t group_offset = 0;
     int64_t dim = 0;  // rows of one head
   };
   std::vector<Section> KeyHeads(const GroupPart& part) const {
     const DeltaNetShard& heads = shard_.delta_net;
-    if (!names_.grouped_delta_net || part.grouped.empty()) {
+    if (part.grouped.empty()) {
       return {
           {part.flat, part.flat_offset + heads.k_begin * part.dim, heads.k_real * part.dim, heads.k_heads * part.dim}};
     }
@@ -256,7 +262,7 @@ class Builder {
   }
   std::vector<Section> ValueHeads(const GroupPart& part) const {
     const DeltaNetShard& heads = shard_.delta_net;
-    if (!names_.grouped_delta_net || part.grouped.empty()) {
+    if (part.grouped.empty()) {
       return {
           {part.flat, part.flat_offset + heads.v_begin * part.dim, heads.v_real * part.dim, heads.v_heads * part.dim}};
     }
@@ -276,7 +282,8 @@ class Builder {
     const std::string source = source_ + "linear_attn.";
     const std::string qkv = source + "in_proj_qkv.weight", z = source + "in_proj_z.weight";
     const std::string b = source + "in_proj_b.weight", a = source + "in_proj_a.weight";
-    const std::string qkvz = source + "in_proj_qkvz.weight", ba = source + "in_proj_ba.weight";
+    const std::string qkvz = names_.grouped_delta_net ? source + "in_proj_qkvz.weight" : "";
+    const std::string ba = names_.grouped_gates ? source + "in_proj_ba.weight" : "";
     const std::string conv = source + "conv1d.weight";
     const int64_t dk = net.k_dim, dv = net.v_dim, keys = net.k_heads * dk, ratio = net.v_heads / net.k_heads;
     const int64_t rows = 2 * dk + 2 * ratio * dv;

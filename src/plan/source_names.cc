@@ -86,7 +86,12 @@ class Requirements {
     }
     Linear("self_attn.kv_a_proj_with_mqa", latent.rank + latent.rope_dim, hidden, attention.output_bias);
     Need("self_attn.kv_a_layernorm.weight", {latent.rank});
-    Linear("self_attn.kv_b_proj", attention.q_heads * (latent.nope_dim + latent.value_dim), latent.rank, false);
+    if (names_.split_latent_up) {
+      Need("self_attn.k_b_proj.weight", {attention.q_heads, latent.rank, latent.nope_dim});
+      Need("self_attn.v_b_proj.weight", {attention.q_heads, latent.value_dim, latent.rank});
+    } else {
+      Linear("self_attn.kv_b_proj", attention.q_heads * (latent.nope_dim + latent.value_dim), latent.rank, false);
+    }
     Linear("self_attn.o_proj", hidden, attention.q_heads * latent.value_dim, attention.output_bias);
   }
 
@@ -96,10 +101,13 @@ class Requirements {
     const int64_t mixed = 2 * net.k_heads * net.k_dim + values;
     if (names_.grouped_delta_net) {
       Linear("linear_attn.in_proj_qkvz", mixed + values, hidden, false);
-      Gate("linear_attn.in_proj_ba", 2 * net.v_heads);
     } else {
       Linear("linear_attn.in_proj_qkv", mixed, hidden, false);
       Linear("linear_attn.in_proj_z", values, hidden, false);
+    }
+    if (names_.grouped_gates) {
+      Gate("linear_attn.in_proj_ba", 2 * net.v_heads);
+    } else {
       Gate("linear_attn.in_proj_b", net.v_heads);
       Gate("linear_attn.in_proj_a", net.v_heads);
     }
@@ -187,7 +195,9 @@ Result<SourceNames> DetectNames(const Geometry& geometry, const std::function<bo
   // The first layer of a kind speaks for the others.
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
     const std::string layer = fmt::format("{}layers.{}.", names.prefix, i);
-    if (has(layer + "linear_attn.in_proj_qkvz.weight")) names.grouped_delta_net = true;
+    names.grouped_delta_net |= has(layer + "linear_attn.in_proj_qkvz.weight");
+    names.grouped_gates |= has(layer + "linear_attn.in_proj_ba.weight");
+    names.split_latent_up |= has(layer + "self_attn.k_b_proj.weight");
     if (geometry.layers[i].channel_mixer != ChannelMixer::kMoe) continue;
     fused |= has(layer + "mlp.experts.gate_up_proj");
     blocks |= has(layer + "mlp.experts.gate_up_proj_blocks");

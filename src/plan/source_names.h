@@ -20,7 +20,9 @@ struct SourceNames {
   bool fused_experts = true;                    // all experts of a layer in one tensor, or stored one by one
   bool input_major_experts = false;             // fused experts are [E, in, out] instead of [E, out, in]
   bool alternating_experts = false;             // gate and up channels of fused experts alternate
-  bool grouped_delta_net = false;               // projections of a key head's group stand together
+  bool grouped_delta_net = false;               // projections of a key head's group stand together, gates b and a aside
+  bool grouped_gates = false;                   // gates b and a of a key head's group stand together
+  bool split_latent_up = false;                 // keys, transposed, and values of kv_b are tensors of their own
   std::string head = "lm_head.weight";          // when not tied
   std::string router = "gate";                  // under "mlp."
   std::string shared_expert = "shared_expert";  // under "mlp."

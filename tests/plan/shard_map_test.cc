@@ -154,6 +154,8 @@ TEST(ShardMap, ExactCoverOfEveryWayToStore) {
     }
     SourceNames names{"model.", round % 2 == 0};
     names.grouped_delta_net = round % 2 == 1;
+    names.grouped_gates = round % 3 == 1;
+    names.split_latent_up = round % 2 == 0;
     names.alternating_experts = names.fused_experts;
     names.input_major_experts = names.fused_experts && round % 4 == 0;
     for (const int64_t ranks : {1, 2, 3, 5, 8}) {

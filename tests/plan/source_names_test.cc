@@ -48,6 +48,8 @@ TEST(SourceNames, DetectsWhatOtherFamiliesCallThings) {
   EXPECT_EQ(names->router, "router");
   EXPECT_EQ(names->shared_expert, "shared_experts");
   EXPECT_TRUE(names->grouped_delta_net);
+  EXPECT_FALSE(names->grouped_gates);
+  EXPECT_FALSE(names->split_latent_up);
   EXPECT_TRUE(names->input_major_experts && names->alternating_experts);
 }
 
@@ -78,7 +80,7 @@ TEST(SourceNames, EveryNeededTensorIsNamedOnce) {
     geometry.attention.qkv_bias = geometry.attention.output_bias = geometry.attention.sinks = true;
     geometry.moe.bias = geometry.moe.router.bias = geometry.moe.router.correction = geometry.branch_norms = true;
     SourceNames names{"model.", fused};
-    names.grouped_delta_net = fused;
+    names.grouped_delta_net = names.grouped_gates = fused;
     std::vector<std::string> all;
     for (const SourceTensor& tensor : RequiredTensors(geometry, names)) all.push_back(tensor.name);
     std::vector<std::string> once = all;
