@@ -35,20 +35,21 @@ struct Architecture {
   Status (*derive)(const Source& source, Json* config) = nullptr;  // what takes more than another name
 };
 
+Status DeriveLlama(const Source& source, Json* config);
 Status DeriveGemma3(const Source& source, Json* config);
 Status DeriveDeepseek2(const Source& source, Json* config);
 
 constexpr std::array<Architecture, 10> kArchitectures = {{
-    {"llama", "llama", false, true},
-    {"qwen2", "qwen2"},
-    {"qwen3", "qwen3"},
-    {"qwen3moe", "qwen3_moe", false, false, false, false, R"({"norm_topk_prob": true})"},
-    {"qwen3next", "qwen3_next"},
-    {"qwen35", "qwen3_5_text", false, false, true},
-    {"qwen35moe", "qwen3_5_moe_text", false, false, true},
-    {"gemma3", "gemma3_text", true, false, false, false, "{}", DeriveGemma3},
-    {"gpt-oss", "gpt_oss", false, false, false, false, R"({"rope_scaling": {"truncate": false}})"},
-    {"deepseek2", "deepseek_v3", false, false, false, true, "{}", DeriveDeepseek2},
+    {.name = "llama", .model_type = "llama", .interleaved = true, .derive = DeriveLlama},
+    {.name = "qwen2", .model_type = "qwen2"},
+    {.name = "qwen3", .model_type = "qwen3"},
+    {.name = "qwen3moe", .model_type = "qwen3_moe", .implied = R"({"norm_topk_prob": true})"},
+    {.name = "qwen3next", .model_type = "qwen3_next"},
+    {.name = "qwen35", .model_type = "qwen3_5_text", .tiled_values = true},
+    {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .tiled_values = true},
+    {.name = "gemma3", .model_type = "gemma3_text", .branch_norms = true, .derive = DeriveGemma3},
+    {.name = "gpt-oss", .model_type = "gpt_oss", .implied = R"({"rope_scaling": {"truncate": false}})"},
+    {.name = "deepseek2", .model_type = "deepseek_v3", .latent = true, .derive = DeriveDeepseek2},
 }};
 
 struct KeyPair {
@@ -172,6 +173,10 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
   (*config)["head_dim"] = head_dim;
   // Blocks that predict further tokens are counted, too.
   TRY_ASSIGN(const int64_t extra, Extent(source, "nextn_predict_layers", 0));
+  if (extra > blocks) {
+    return Unsupported(source.path, source.Key("nextn_predict_layers"), fmt::format("0 to {}", blocks),
+                       fmt::format("{}", extra));
+  }
   (*config)["num_hidden_layers"] = blocks - extra;
   TRY(AddLayerTypes(source, blocks - extra, config));
   TRY(AddPartialRotary(source, architecture, config));
@@ -185,6 +190,13 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
     (*config)["linear_value_head_dim"] = channels / value_heads;
   }
   return architecture.derive == nullptr ? Status() : architecture.derive(source, config);
+}
+
+// Mixtures of experts go by the same name.
+Status DeriveLlama(const Source& source, Json*) {
+  TRY_ASSIGN(const int64_t experts, Extent(source, "expert_count", 0));
+  return experts == 0 ? Status()
+                      : Unsupported(source.path, source.Key("expert_count"), "0", fmt::format("{}", experts));
 }
 
 Status DeriveGemma3(const Source& source, Json* config) {

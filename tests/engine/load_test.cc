@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "checkpoint/writer.h"
 #include "plan/axis_rules.h"
 #include "quant/convert.h"
+#include "tests/checkpoint/gguf_bytes.h"
 #include "tests/engine/small_model.h"
 
 namespace trivet::engine {
@@ -157,6 +159,80 @@ TEST(LoadShard, PiecesOfEveryShape) {
   const Result<model::LoadedTensors> loaded = LoadWithThreads(tall, map);
   ASSERT_TRUE(loaded.ok());
   ExpectLoaded(tall.checkpoint, map.tensors[0], loaded->at("local"));
+}
+
+// Rows and columns in another order than the file's: elements and whole blocks move, blocks that come apart become
+// float32, and every value stays.
+TEST(LoadShard, StoredOrdersAreUndone) {
+  constexpr int64_t kRows = 8, kCols = 128;
+  const TempDir dir;
+  std::vector<float> values(kRows * kCols);
+  std::string bytes;
+  for (int64_t block = 0; block < kRows * kCols / 32; ++block) {
+    bytes += checkpoint::Number(0x3800, 2);  // a scale of 0.5
+    for (int64_t i = 0; i < 32; ++i) {
+      const int64_t code = (block * 7 + i * 3) % 255 - 127;
+      bytes += checkpoint::Number(static_cast<uint64_t>(code & 0xFF), 1);
+      values[static_cast<size_t>(block * 32 + i)] = 0.5F * static_cast<float>(code);
+    }
+  }
+  dir.Write("m.gguf", checkpoint::GgufBytes({}, {checkpoint::Entry(kTable, {kCols, kRows}, 8, 0)}, bytes));
+  for (const int64_t run : {16, 32}) {
+    OpenedModel model;
+    Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path("m.gguf"), &model.notices);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;
+    model.checkpoint = std::move(checkpoint).value();
+    checkpoint::StoredOrder rows{2, 3, 2, 1}, cols{0, 2, 2, run};
+    ASSERT_TRUE(model.checkpoint
+                    .Remap([&](checkpoint::TensorInfo info) {
+                      info.row_order = rows;
+                      info.col_order = cols;
+                      return std::vector<checkpoint::TensorInfo>{info};
+                    })
+                    .ok());
+    model.geometry.hidden = kCols;
+    model.geometry.vocab = kRows;
+    model.geometry.tied_head = true;
+    model.names.prefix = "model.";
+    const Result<model::LoadedTensors> loaded =
+        LoadShard(model, OneSlice({kTable, 0, 0, kRows, kCols, 0, 0}, kRows, kCols), {}, {});
+    ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+    const model::LoadedTensor& local = loaded->at("local");
+    ASSERT_EQ(local.parts.size(), 1U);
+    EXPECT_EQ(local.parts[0].format, run == 32 ? kernels::WeightFormat::kQ8_0 : kernels::WeightFormat::kF32);
+    for (int64_t row = 0; row < kRows; ++row) {
+      for (int64_t col = 0; col < kCols; ++col) {
+        ASSERT_EQ(At(local, row, col), values[static_cast<size_t>(rows.Stored(row) * kCols + cols.Stored(col))]);
+      }
+    }
+  }
+}
+
+TEST(LoadShard, DecaysAreLogarithmsOfWhatIsStored) {
+  const TempDir dir;
+  OpenedModel model = OneTable(dir, DType::kF32, 2, 4);
+  const auto load = [&](float stored) {
+    auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("decay.safetensors"), {{"a", DType::kF32, {1}}}, {});
+    CHECK(writer.ok() && writer->Append(std::as_bytes(std::span(&stored, 1))).ok() && writer->Finish().ok());
+    Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path("decay.safetensors"), &model.notices);
+    CHECK(checkpoint.ok());
+    model.checkpoint = std::move(checkpoint).value();
+    CHECK(model.checkpoint
+              .Remap([](checkpoint::TensorInfo info) {
+                info.negated_exp = true;
+                return std::vector<checkpoint::TensorInfo>{info};
+              })
+              .ok());
+    return LoadShard(model, {{{"local", plan::Role::kVector, 1, 1, 0, {{"a", 0, 0, 1, 1, 0, 0}}}}}, {}, {});
+  };
+  const Result<model::LoadedTensors> loaded = load(-std::exp(1.5F));
+  ASSERT_TRUE(loaded.ok()) << loaded.error().message;
+  EXPECT_NEAR(loaded->at("local").buffer.As<float>()[0], 1.5F, 1e-6);
+  for (const float wrong : {0.0F, 1.0F, -INFINITY, NAN}) {
+    const Result<model::LoadedTensors> refused = load(wrong);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_THAT(refused.error().message, HasSubstr("expected numbers below 0"));
+  }
 }
 
 TEST(LoadShard, AnUnknownDtypeIsNamed) {
