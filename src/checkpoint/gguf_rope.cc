@@ -88,7 +88,9 @@ class Reader {
     if (log_multiplier == 0) return {};
     if (!rope_.latent) return Unsupported(path_, Key("yarn_log_multiplier"), "none", fmt::format("{}", log_multiplier));
     // It is a tenth of mscale_all_dim, and mscale is the same in all models that have it.
-    (*rule)["mscale"] = (*rule)["mscale_all_dim"] = static_cast<float>(10 * log_multiplier);
+    const Json mscale = static_cast<float>(10 * log_multiplier);
+    (*rule)["mscale"] = mscale;
+    (*rule)["mscale_all_dim"] = mscale;
     return {};
   }
 

@@ -39,31 +39,26 @@ TEST(GgufRope, NoneAndLinear) {
 }
 
 TEST(GgufRope, FactorsOfATensor) {
-  EXPECT_EQ(
-      Scaling(Json::object(), "rope_freqs.weight"),
-      Json({{"rope_type", "longrope"}, {"short_factor", {1.0, 8.0}}, {"factor", 1.0}, {"attention_factor", 1.0}}));
-  EXPECT_EQ(
-      Scaling({{"scaling.type", "longrope"}, {"scaling.attn_factor", 1.5}, {"scaling.original_context_length", 64}},
-              "rope_factors_short.weight"),
-      Json({{"rope_type", "longrope"},
-            {"short_factor", {1.0, 8.0}},
-            {"original_max_position_embeddings", 64},
-            {"attention_factor", 1.5}}));
+  const Json freqs = {
+      {"rope_type", "longrope"}, {"short_factor", {1.0, 8.0}}, {"factor", 1.0}, {"attention_factor", 1.0}};
+  EXPECT_EQ(Scaling(Json::object(), "rope_freqs.weight"), freqs);
+  const Json keys = {
+      {"scaling.type", "longrope"}, {"scaling.attn_factor", 1.5}, {"scaling.original_context_length", 64}};
+  const Json longrope = {{"rope_type", "longrope"},
+                         {"original_max_position_embeddings", 64},
+                         {"short_factor", {1.0, 8.0}},
+                         {"attention_factor", 1.5}};
+  EXPECT_EQ(Scaling(keys, "rope_factors_short.weight"), longrope);
 }
 
 TEST(GgufRope, Yarn) {
   const Json keys = {
       {"scaling.type", "yarn"},         {"scaling.factor", 4.0},         {"scaling.original_context_length", 64},
       {"scaling.yarn_beta_fast", 16.0}, {"scaling.yarn_beta_slow", 2.0}, {"scaling.yarn_log_multiplier", 0.125}};
-  const Json yarn = Scaling(keys, "", {"llama.", true, {{"truncate", false}}});
-  EXPECT_EQ(yarn, Json({{"rope_type", "yarn"},
-                        {"truncate", false},
-                        {"factor", 4.0},
-                        {"original_max_position_embeddings", 64},
-                        {"beta_fast", 16.0},
-                        {"beta_slow", 2.0},
-                        {"mscale", 1.25},
-                        {"mscale_all_dim", 1.25}}));
+  const Json yarn = {
+      {"truncate", false}, {"rope_type", "yarn"}, {"factor", 4.0},  {"original_max_position_embeddings", 64},
+      {"beta_fast", 16.0}, {"beta_slow", 2.0},    {"mscale", 1.25}, {"mscale_all_dim", 1.25}};
+  EXPECT_EQ(Scaling(keys, "", {"llama.", true, {{"truncate", false}}}), yarn);
   EXPECT_THAT(DumpJson(Scaling(keys, "")), HasSubstr("yarn_log_multiplier"));
 }
 

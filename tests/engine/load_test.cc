@@ -212,7 +212,8 @@ TEST(LoadShard, DecaysAreLogarithmsOfWhatIsStored) {
   const TempDir dir;
   OpenedModel model = OneTable(dir, DType::kF32, 2, 4);
   const auto load = [&](float stored) {
-    auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("decay.safetensors"), {{"a", DType::kF32, {1}}}, {});
+    const std::vector<TensorDecl> one = {{"a", DType::kF32, {1}}};
+    auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("decay.safetensors"), one, {});
     CHECK(writer.ok() && writer->Append(std::as_bytes(std::span(&stored, 1))).ok() && writer->Finish().ok());
     Result<Checkpoint> checkpoint = Checkpoint::Open(dir.Path("decay.safetensors"), &model.notices);
     CHECK(checkpoint.ok());
