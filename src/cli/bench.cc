@@ -213,13 +213,13 @@ Status Execute(BenchFlags flags) {
 Run AddBench(CLI::App* app) {
   auto flags = std::make_shared<BenchFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.Add(app);
-  for (const char* fixed : {"--numerics", "--max-model-len", "--max-num-seqs"})
-    app->remove_option(app->get_option(fixed));
+  for (const char* fixed : {"--max-model-len", "--max-num-seqs"}) app->remove_option(app->get_option(fixed));
   app->add_option("--prompt-tokens", flags->prompt, "prompt length of each sequence");
   app->add_option("--tokens", flags->tokens, "tokens to decode for each sequence");
   app->add_option("--sequences", flags->sequences, "sequences at once");
   app->add_option("--rounds", flags->rounds, "rounds of each numerics, in turn; medians are printed");
   app->add_flag("--alone", flags->alone, "measure the chosen numerics alone instead of exact against fast");
+  app->get_option("--numerics")->needs(app->get_option("--alone"));
   app->add_flag("--json", flags->json, "JSON lines");
   return [flags] { return Execute(*flags); };
 }

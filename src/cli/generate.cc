@@ -156,6 +156,10 @@ Status Single(Session* session, engine::Generator* generator) {
     }
     TRY_ASSIGN(text, ReadStandardInput());
   }
+  const bool as_text = !session->flags.raw && !session->prompts.has_template();
+  if (as_text && !session->flags.engine.quiet) {
+    std::fputs("notice: no chat template: the prompt is continued as plain text\n", stderr);
+  }
   TRY_ASSIGN(std::vector<TokenId> prompt, EncodePrompt(session->flags, session->prompts, text));
   TRY_ASSIGN(const engine::Generation answer, Stream(session, std::move(prompt), generator));
   PrintTimes(*session, *generator);

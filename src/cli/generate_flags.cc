@@ -17,9 +17,29 @@ Json OneTurn(const GenerateFlags& flags, const std::string& text) {
   return {{"messages", messages}};
 }
 
+// A line's conversation, begun by the flag's system message where it has none of its own.
+Result<std::vector<TokenId>> EncodeMessages(const GenerateFlags& flags, const engine::Prompts& prompts, Json line) {
+  if (flags.raw) {
+    return MakeError(Code::kUsage,
+                     "--raw: expected lines with \"prompt\" or \"token_ids\", found \"messages\", which take the chat "
+                     "template; leave one out");
+  }
+  Json& messages = line["messages"];
+  const bool begun = !messages.empty() && Find(messages[0], "role") != nullptr && messages[0]["role"] == "system";
+  if (!flags.system.empty() && !begun) {
+    messages.insert(messages.begin(), Json{{"role", "system"}, {"content", flags.system}});
+  }
+  return prompts.EncodeChat(line);
+}
+
 Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine::Prompts& prompts, const Json& line) {
+  const auto given = [&](const char* key) { return Find(line, key) != nullptr; };
+  if (given("messages") + given("prompt") + given("token_ids") > 1) {
+    return MakeError(Code::kInvalid,
+                     "expected one of \"prompt\", \"messages\" and \"token_ids\", found more; correct the line");
+  }
   if (const Json* messages = Find(line, "messages")) {
-    if (messages->is_array()) return prompts.EncodeChat(line);
+    if (messages->is_array()) return EncodeMessages(flags, prompts, line);
   } else if (const Json* prompt = Find(line, "prompt")) {
     if (prompt->is_string()) return EncodePrompt(flags, prompts, prompt->get<std::string>());
   } else if (const Json* ids = Find(line, "token_ids")) {
@@ -40,7 +60,8 @@ Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine
 
 void GenerateFlags::Add(CLI::App* app) {
   engine.Add(app);
-  app->add_option("--prompt,-p", prompt, "one user turn, through the chat template; standard input when absent");
+  app->add_option("--prompt,-p", prompt,
+                  "one user turn, through the chat template where the model has one; standard input when absent");
   app->add_flag("--raw", raw, "continue the text itself, without the chat template");
   app->add_flag("--chat", chat, "interactive conversation with history; /reset forgets it, /exit ends");
   app->add_option("--system", system, "system message before the user's");
@@ -117,6 +138,10 @@ Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engi
                                           const std::string& text) {
   if (!IsUtf8(text)) {
     return MakeError(Code::kInvalid, "prompt: expected UTF-8, found other bytes; convert the text");
+  }
+  if (!flags.system.empty() && !prompts.has_template()) {
+    return MakeError(Code::kUnsupported,
+                     "--system: expected a model with a chat template, found none; put the text into the prompt");
   }
   Result<std::vector<TokenId>> ids =
       flags.raw || !prompts.has_template() ? prompts.EncodeText(text) : prompts.EncodeChat(OneTurn(flags, text));

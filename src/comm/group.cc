@@ -34,7 +34,8 @@ struct Group::Control {
   alignas(64) std::atomic<uint32_t> waiting;     // ranks that have come to the current one
   std::atomic<uint32_t> causes_taken;            // places in `causes` given out
   std::atomic<uint32_t> abort_cause;             // place of the cause that stays, from 1; 0: not aborted
-  char causes[kCauses][kCauseBytes];             // one place a writer, so that one who dies writing blocks nobody
+  Code codes[kCauses];
+  char causes[kCauses][kCauseBytes];  // one place a writer, so that one who dies writing blocks nobody
   PerRank ranks[kMaxGroup];
 };
 
@@ -74,10 +75,11 @@ std::byte* Group::result(int64_t parity) { return slot(options_.ranks, parity); 
 void Group::set_report(int64_t rank, uint32_t report) { control_->ranks[rank].report.store(report); }
 uint32_t Group::report(int64_t rank) const { return control_->ranks[rank].report.load(); }
 
-void Group::Abort(const std::string& cause) {
+void Group::Abort(const std::string& cause, Code code) {
   if (!aborted()) {
     const uint32_t place = control_->causes_taken.fetch_add(1);
     CHECK_MSG(place < kCauses, cause);  // every writer that lives publishes, so few come this far
+    control_->codes[place] = code;
     std::strncpy(control_->causes[place], cause.c_str(), kCauseBytes - 1);
     uint32_t none = 0;
     control_->abort_cause.compare_exchange_strong(none, place + 1, std::memory_order_acq_rel);
@@ -91,7 +93,11 @@ std::optional<std::string> Group::aborted() const {
   return std::string(control_->causes[place - 1]);
 }
 
-Error Group::AbortError() const { return MakeError(Code::kPeer, aborted().value_or("the group was aborted")); }
+Error Group::AbortError() const {
+  const uint32_t place = control_->abort_cause.load(std::memory_order_acquire);
+  CHECK(place > 0);
+  return MakeError(control_->codes[place - 1], control_->causes[place - 1]);
+}
 
 Status Group::Barrier(int64_t rank, bool patient) {
   if (aborted()) return AbortError();

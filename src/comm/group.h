@@ -40,13 +40,16 @@ class Group {
   /// Blocks until every rank has called it as often.
   ///   patient  do not judge peers by their progress: used where a rank may rightly take any time, such as waiting for
   ///            the next step
-  /// Errors:  kPeer with the first cause when the group was aborted, or when a peer died or hung meanwhile.
+  /// Errors:  AbortError when the group was aborted; kPeer when a peer died or hung meanwhile.
   Status Barrier(int64_t rank, bool patient = false);
 
   /// Poisons the group: every wait, present or future, returns `cause`. The first cause stays.
-  void Abort(const std::string& cause);
+  void Abort(const std::string& cause, Code code = Code::kPeer);
   /// The cause, if the group was aborted.
   std::optional<std::string> aborted() const;
+  /// The cause as an error, with the code it was raised with, so that a file one rank finds damaged is that error on
+  /// all.
+  Error AbortError() const;
 
   /// The counter that `rank` raises as it works.
   std::atomic<uint32_t>& progress(int64_t rank);
@@ -66,7 +69,6 @@ class Group {
   struct Control;
   struct Watch;
   Group(const GroupOptions& options, void* memory, int64_t bytes);
-  Error AbortError() const;
   Status Wait(int64_t rank, uint32_t generation, bool patient);
   void JudgePeers(int64_t rank, Watch& watch);
 

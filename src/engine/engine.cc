@@ -56,8 +56,8 @@ Status Engine::StartRanks(const LoadProgress& progress) {
     if (progress) progress(done, total);
   });
   if (!worker.ok()) {
-    if (const std::optional<std::string> cause = group->aborted()) return MakeError(Code::kPeer, *cause);
-    group->Abort(worker.error().message);
+    if (group->aborted()) return group->AbortError();
+    group->Abort(worker.error().message, worker.error().code);
     return worker.error();
   }
   worker_ = std::move(worker).value();
@@ -123,7 +123,7 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
   TRY(worker_->Announce(&plan));
   const Status ran = worker_->RunStep(plan, {logits_, hidden_});
   if (!ran.ok()) {
-    group_->Abort(ran.error().message);
+    group_->Abort(ran.error().message, ran.error().code);
     return ran.error();
   }
   TRY(CheckRange());

@@ -22,15 +22,13 @@ constexpr int64_t kThreadPatienceUs = 30000000;  // a thread cannot be killed, a
 
 // Runs the body; an error or an exception becomes the group's cause.
 bool RunBody(comm::Group* group, int64_t rank, const RankBody& body) {
-  std::string cause;
   try {
     const Status status = body(rank);
     if (status.ok()) return true;
-    cause = status.error().message;
+    group->Abort(status.error().message, status.error().code);
   } catch (const std::exception& error) {  // a library's: ours throw nothing
-    cause = fmt::format("rank {}: expected to run, found: {}; free memory or use more ranks", rank, error.what());
+    group->Abort(fmt::format("rank {}: expected to run, found: {}; free memory or use more ranks", rank, error.what()));
   }
-  group->Abort(cause);
   return false;
 }
 

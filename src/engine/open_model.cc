@@ -110,6 +110,13 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
   }
   geometry.weight_block = LargestBlock(geometry, names, checkpoint, quant);
   ExtraTensors extra = FindExtraTensors(geometry, names, checkpoint, quant);
+  // No config beside a GGUF file says what is computed: its tensors do, and one without a place would be left out of
+  // it.
+  if (gguf && !extra.unknown.empty()) {
+    return MakeError(Code::kUnsupported,
+                     fmt::format("{}: expected only tensors of its architecture, found {}; use another file", dir,
+                                 extra.unknown[0]));
+  }
   for (std::vector<std::string>* kind : {&extra.skipped, &extra.unknown}) {
     for (std::string& notice : *kind) notices.push_back(std::move(notice));
   }

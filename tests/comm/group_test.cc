@@ -117,6 +117,13 @@ TEST(Barrier, AbortReachesRanksThatWaitAndRanksThatCome) {
   }
 }
 
+TEST(Barrier, ACauseKeepsItsCode) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  group->Abort("rank 1: a damaged file", Code::kInvalid);
+  EXPECT_EQ(group->AbortError().code, Code::kInvalid);
+  EXPECT_EQ(group->Barrier(0).error().code, Code::kInvalid);
+}
+
 TEST(Barrier, OfManyCausesOneStaysAndAllRanksNameIt) {
   const std::unique_ptr<Group> group = MakeGroup(8);
   std::vector<std::string> causes(8);
