@@ -195,7 +195,7 @@ TEST(LoadShard, StoredOrdersAreUndone) {
     model.geometry.tied_head = true;
     model.names.prefix = "model.";
     const Result<model::LoadedTensors> loaded =
-        LoadShard(model, OneSlice({kTable, 0, 0, kRows, kCols, 0, 0}, kRows, kCols), {}, {});
+        LoadWithThreads(model, OneSlice({kTable, 0, 0, kRows, kCols, 0, 0}, kRows, kCols));
     ASSERT_TRUE(loaded.ok()) << loaded.error().message;
     const model::LoadedTensor& local = loaded->at("local");
     ASSERT_EQ(local.parts.size(), 1U);
@@ -224,7 +224,7 @@ TEST(LoadShard, DecaysAreLogarithmsOfWhatIsStored) {
                 return std::vector<checkpoint::TensorInfo>{info};
               })
               .ok());
-    return LoadShard(model, {{{"local", plan::Role::kVector, 1, 1, 0, {{"a", 0, 0, 1, 1, 0, 0}}}}}, {}, {});
+    return LoadWithThreads(model, {{{"local", plan::Role::kVector, 1, 1, 0, {{"a", 0, 0, 1, 1, 0, 0}}}}});
   };
   const Result<model::LoadedTensors> loaded = load(-std::exp(1.5F));
   ASSERT_TRUE(loaded.ok()) << loaded.error().message;
