@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "server/metrics.h"
+
 namespace trivet::server {
 namespace {
 
@@ -70,6 +72,8 @@ ApiAnswer Api::Health() const {
 }
 
 ApiAnswer Api::Version() const { return {200, {{"version", version_}}, nullptr}; }
+
+std::string Api::Metrics() const { return MetricsText(service_->counts(), served_.name); }
 
 ApiAnswer Api::Tokenize(const std::string& text) const {
   std::vector<TokenId> ids;

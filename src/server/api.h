@@ -59,6 +59,9 @@ class Api {
   ApiAnswer Health() const;
   ApiAnswer Version() const;
 
+  /// GET /metrics: plain text for Prometheus.
+  std::string Metrics() const;
+
   /// POST /tokenize, /detokenize
   ApiAnswer Tokenize(const std::string& body) const;
   ApiAnswer Detokenize(const std::string& body) const;

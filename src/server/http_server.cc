@@ -103,7 +103,8 @@ void Send(const ApiAnswer& answer, httplib::Response* response) {
 
 bool KnownPath(const std::string& path) {
   constexpr std::string_view kPaths[] = {
-      "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/health", "/version"};
+      "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/health", "/version",
+      "/metrics"};
   return std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
 }
 
@@ -242,6 +243,9 @@ class HttpServer::Impl : public httplib::Server {
         [this](const Request& request, Response& response) { Send(api_->Model(request.matches[1].str()), &response); });
     Get("/health", [this](const Request&, Response& response) { Send(api_->Health(), &response); });
     Get("/version", [this](const Request&, Response& response) { Send(api_->Version(), &response); });
+    Get("/metrics", [this](const Request&, Response& response) {
+      response.set_content(api_->Metrics(), "text/plain; version=0.0.4; charset=utf-8");
+    });
     Post("/tokenize",
          [this](const Request& request, Response& response) { Send(api_->Tokenize(request.body), &response); });
     Post("/detokenize",

@@ -83,6 +83,7 @@ TEST(RequestOptions, WrongValuesAreNamed) {
               {{{"logprobs", -1}}, "logprobs"},
               {{{"ignore_eos", 1}}, "ignore_eos"},
               {{{"stop", 3}}, "stop"},
+              {{{"stop", ""}}, "stop"},
               {{{"stop", {"a", 3}}}, "stop"},
               {{{"seed", 0.5}}, "seed"}};
   for (const auto& row : rows) {

@@ -82,6 +82,7 @@ TEST_F(Reading, WrongFieldsAreNamed) {
                                                 {"n", "2"},
                                                 {"seed", "x"},
                                                 {"stop", 3},
+                                                {"stop", ""},
                                                 {"presence_penalty", 3},
                                                 {"max_tokens", 0},
                                                 {"max_tokens", "9"},
