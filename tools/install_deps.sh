@@ -16,7 +16,7 @@ USAGE
 
 packages=(g++ cmake ninja-build pkg-config git ccache python3 python3-venv
   libhwy-dev nlohmann-json3-dev libcli11-dev libspdlog-dev libfmt-dev libpcre2-dev libutf8proc-dev libxxhash-dev
-  libgtest-dev libgmock-dev libbenchmark-dev)
+  libcpp-httplib-dev prometheus-cpp-dev libgtest-dev libgmock-dev libbenchmark-dev)
 with_python=false
 check_only=false
 for argument in "$@"; do

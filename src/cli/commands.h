@@ -18,6 +18,8 @@ Run AddPlan(CLI::App* app);
 Run AddInspect(CLI::App* app);
 /// Continues prompts, streaming.
 Run AddGenerate(CLI::App* app);
+/// Answers over HTTP.
+Run AddServe(CLI::App* app);
 /// Writes the logits of given tokens.
 Run AddScore(CLI::App* app);
 /// Text to token ids and back, and chats to text.

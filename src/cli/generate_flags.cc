@@ -98,9 +98,7 @@ void GenerateFlags::Add(CLI::App* app) {
 Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const Json& generation_config) {
   engine::GenerationRequest request;
   sampling::SamplingParams& params = request.sampling;
-  TRY_ASSIGN(const bool sample, GetBool(generation_config, "do_sample", true, "generation_config.json"));
-  TRY(engine::ReadSampling(generation_config, "generation_config.json", &params));
-  if (!sample) params.temperature = 0;
+  TRY_ASSIGN(params, engine::DefaultSampling(generation_config));
   params.temperature = flags.temperature.value_or(params.temperature);
   params.top_k = flags.top_k.value_or(params.top_k);
   params.top_p = flags.top_p.value_or(params.top_p);
@@ -120,7 +118,7 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
         Code::kUsage,
         fmt::format("--max-tokens: expected 0 or more, found {}; choose a value in that range", flags.max_tokens));
   }
-  request.max_tokens = flags.max_tokens;
+  if (flags.max_tokens > 0) request.max_tokens = flags.max_tokens;
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
   if (const Status valid = sampling::Validate(params); !valid.ok()) {

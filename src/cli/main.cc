@@ -25,6 +25,7 @@ constexpr Command kCommands[] = {
     {"plan", "how a model is cut over ranks, from config and headers alone", trivet::cli::AddPlan},
     {"inspect", "geometry, tensors, tokenizer and template of a model, and every defect", trivet::cli::AddInspect},
     {"generate", "continue prompts, streaming; or chat", trivet::cli::AddGenerate},
+    {"serve", "an HTTP server with OpenAI's API", trivet::cli::AddServe},
     {"score", "logits, log-probabilities and perplexity of given tokens", trivet::cli::AddScore},
     {"tokenize", "text to token ids and back, chats to text", trivet::cli::AddTokenize},
     {"pad", "write a checkpoint whose axes divide by a rank count, for other engines", trivet::cli::AddPad},

@@ -98,7 +98,8 @@ std::string ProgramDir() {
   return error ? std::string(".") : program.parent_path().string();
 }
 
-Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options) {
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
+                    const std::function<void()>& meanwhile) {
   Loaded loaded;
   TRY_ASSIGN(engine::OpenedModel model, flags.layout.Open());
   loaded.model = std::make_unique<engine::OpenedModel>(std::move(model));
@@ -106,8 +107,11 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
     for (const std::string& notice : loaded.model->notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
   }
   ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
-  TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options,
-                                                  [&bar](int64_t done, int64_t total) { bar.Show(done, total); }));
+  const auto show = [&](int64_t done, int64_t total) {
+    bar.Show(done, total);
+    if (meanwhile) meanwhile();
+  };
+  TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options, show));
   bar.Finish(" on rank 0");
   return loaded;
 }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -56,7 +57,9 @@ struct Loaded {
 };
 
 /// Opens and loads, with notices and a progress bar on standard error unless quiet.
-Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options);
+///   meanwhile  called now and then on this thread; may be empty
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
+                    const std::function<void()>& meanwhile = {});
 
 /// Folder of the running program.
 std::string ProgramDir();

@@ -111,6 +111,13 @@ Result<bool> Engine::Step(const LogitsSink& sink) {
   return stepped;
 }
 
+Status Engine::Watch() {
+  if (failure_) return *failure_;
+  ranks_->Watch();
+  if (const std::optional<std::string> cause = group_->aborted()) failure_ = MakeError(Code::kPeer, *cause);
+  return failure_ ? Status(*failure_) : Status();
+}
+
 Result<bool> Engine::RunStep(const LogitsSink& sink) {
   const sched::StepPlan plan = scheduler_.Next();
   if (plan.spans.empty()) return false;

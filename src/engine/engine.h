@@ -68,6 +68,9 @@ class Engine {
   ///          then at its end: every later call returns the same error.
   Result<bool> Step(const LogitsSink& sink);
 
+  /// Looks after the ranks while there is nothing to do.  Errors: as Step, when one of them has died.
+  Status Watch();
+
   /// Tokens of the last step.
   int64_t step_tokens() const { return step_tokens_; }
 
@@ -81,6 +84,7 @@ class Engine {
   const EngineTimes& times() const { return times_; }
   const RankOptions& rank_options() const { return rank_options_; }
   const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
+  sched::SchedulerCounts counts() const { return scheduler_.counts(); }
   const record::SiteLog& sites() const { return worker_->sites(); }
   /// Whether a contribution saturated in a step so far.
   bool saturated() const { return (worker_->range_flags() & kernels::kSaturated) != 0; }

@@ -17,6 +17,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "stop";
     case FinishReason::kLength:
       return "length";
+    case FinishReason::kError:
+      return "error";
   }
   return "none";
 }
@@ -26,18 +28,20 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   TRY_ASSIGN(sampling::StopMatcher stop, sampling::StopMatcher::Make(request.stop));
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t context = engine_->limits().max_context;
-  if (prompt >= context) {
+  const int64_t room = context - prompt;
+  if (room < (request.max_tokens == 0 ? 0 : 1)) {
     return MakeError(Code::kCapacity,
                      fmt::format("prompt: expected at most {} tokens, so that one more fits the context of "
                                  "{}, found {}; shorten it, or raise --max-model-len or --kv-tokens",
                                  context - 1, context, prompt));
   }
-  if (request.max_tokens <= 0 || request.max_tokens > context - prompt) request.max_tokens = context - prompt;
+  request.max_tokens = std::clamp<int64_t>(request.max_tokens.value_or(room), 0, room);
   const SeqId id{submitted_};
   sched::Request sequence;
   sequence.id = id;
   sequence.prompt = request.prompt;
-  sequence.max_new_tokens = static_cast<int32_t>(request.max_tokens);
+  sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
+  if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
   TRY(engine_->Submit(std::move(sequence)));
   auto active = std::unique_ptr<Active>(
       new Active{std::move(request), {}, {}, text::StreamingDetokenizer(tokenizer_, true), std::move(stop)});
@@ -48,17 +52,51 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   return submitted_++;
 }
 
-Result<TokenId> Generator::Take(Active* active, std::span<const float> logits, const GenerationSink& sink) {
+void Generator::Cancel(int64_t index) {
+  const auto found = active_.find(SeqId{index});
+  if (found == active_.end()) return;
+  engine_->Finish(found->first);
+  active_.erase(found);
+}
+
+// Log-probabilities of the prompt's tokens that the span's rows come before.
+void Generator::ScorePrompt(Active* active, const sched::Span& span, std::span<const float> logits) const {
+  if (!active->request.prompt_logprobs) return;
+  Generation& generation = active->generation;
+  const auto vocab = static_cast<size_t>(engine_->model().geometry.vocab);
+  for (int32_t row = 0; row < span.logits_count; ++row) {
+    const auto next = static_cast<size_t>(span.start + span.count - span.logits_count + row + 1);
+    if (next >= generation.prompt.size()) return;
+    generation.prompt_logprobs.push_back(sampling::Logprobs(logits.subspan(static_cast<size_t>(row) * vocab, vocab),
+                                                            generation.prompt[next],
+                                                            active->request.sampling.logprobs));
+  }
+}
+
+// The next token; one that cannot be sampled ends the request with its error, and the token means nothing.
+TokenId Generator::Take(Active* active, std::span<const float> logits) {
   Generation& generation = active->generation;
   const auto position = static_cast<int64_t>(generation.prompt.size() + generation.tokens.size());
   sampling::SamplingParams params = active->request.sampling;
   if (!active->request.logprobs) params.logprobs = -1;
-  // Seed and position alone: a text does not depend on its place in a batch.
-  TRY_ASSIGN(sampling::SampleResult result, sampling::Sample(logits, params, active->history, 0, position));
-  const TokenId token = result.token;
+  // Seed, choice and position alone: a text does not depend on its place in a batch.
+  Result<sampling::SampleResult> result =
+      sampling::Sample(logits, params, active->history, active->request.choice, position);
+  if (!result.ok()) {
+    generation.finish = FinishReason::kError;
+    generation.error = result.error();
+    return 0;
+  }
+  const TokenId token = result->token;
   active->history.AddOutput(token);
   generation.tokens.push_back(token);
-  if (active->request.logprobs) generation.logprobs.push_back(std::move(result));
+  if (active->request.logprobs) generation.logprobs.push_back(std::move(result).value());
+  return token;
+}
+
+// The text that a token makes certain; sets why the text ends with it, if it does.
+std::string Generator::TextOf(Active* active, TokenId token) {
+  Generation& generation = active->generation;
   std::string piece;
   const bool end = std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
   if (end && !active->request.ignore_eos) {
@@ -67,7 +105,7 @@ Result<TokenId> Generator::Take(Active* active, std::span<const float> logits, c
     piece = active->stop.Push(active->detokenizer.Push(token));
     if (active->stop.matched()) {
       generation.finish = FinishReason::kStop;
-    } else if (static_cast<int64_t>(generation.tokens.size()) >= active->request.max_tokens) {
+    } else if (static_cast<int64_t>(generation.tokens.size()) >= *active->request.max_tokens) {
       generation.finish = FinishReason::kLength;
     }
   }
@@ -76,35 +114,60 @@ Result<TokenId> Generator::Take(Active* active, std::span<const float> logits, c
     piece += active->stop.Flush();
   }
   generation.text += piece;
-  sink(generation, piece);
+  return piece;
+}
+
+// What the logits of one span bring its request.
+std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, std::span<const float> logits,
+                                       bool wanted, std::string* piece) {
+  ScorePrompt(active, span, logits);
+  if (!wanted) {
+    const bool whole = span.start + span.count == static_cast<int32_t>(active->generation.prompt.size());
+    if (whole && active->request.max_tokens == 0) active->generation.finish = FinishReason::kLength;
+    return std::nullopt;
+  }
+  const TokenId token = Take(active, logits.last(static_cast<size_t>(engine_->model().geometry.vocab)));
+  if (active->generation.finish == FinishReason::kNone) *piece = TextOf(active, token);
   return token;
 }
 
+Result<bool> Generator::Step(const GenerationSink& sink) {
+  if (active_.empty()) return false;
+  const int64_t begin = NowUs();
+  int64_t sampled = 0;
+  std::vector<int64_t> ended;
+  const Result<bool> stepped = engine_->Step(
+      [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
+        Active* active = active_.at(span.seq).get();
+        std::string piece;
+        const std::optional<TokenId> token = Look(active, span, logits, wanted, &piece);
+        const bool over = active->generation.finish != FinishReason::kNone;
+        sampled += token.has_value();
+        if (token || over) sink(active->generation, piece);
+        if (over) ended.push_back(active->generation.index);
+        return token;
+      });
+  TRY(stepped);
+  CHECK(*stepped);
+  const int64_t tokens = engine_->step_tokens();
+  const double seconds = static_cast<double>(NowUs() - begin) * 1e-6;
+  (tokens > sampled ? times_.prompt_s : times_.decode_s) += seconds;
+  (tokens > sampled ? times_.prompt_tokens : times_.decode_tokens) += tokens;
+  for (const int64_t index : ended) Cancel(index);
+  return true;
+}
+
 Status Generator::Run(const GenerationSink& sink) {
-  while (!active_.empty()) {
-    const int64_t begin = NowUs();
-    int64_t sampled = 0;
-    std::vector<SeqId> ended;
-    const Result<bool> stepped = engine_->Step(
-        [&](const sched::Span& span, std::span<const float> logits, bool) -> Result<std::optional<TokenId>> {
-          Active* active = active_.at(span.seq).get();
-          ++sampled;
-          TRY_ASSIGN(const TokenId token, Take(active, logits, sink));
-          if (active->generation.finish != FinishReason::kNone) ended.push_back(span.seq);
-          return std::optional<TokenId>(token);
-        });
-    TRY(stepped);
-    CHECK(*stepped);
-    const int64_t tokens = engine_->step_tokens();
-    const double seconds = static_cast<double>(NowUs() - begin) * 1e-6;
-    (tokens > sampled ? times_.prompt_s : times_.decode_s) += seconds;
-    (tokens > sampled ? times_.prompt_tokens : times_.decode_tokens) += tokens;
-    for (const SeqId id : ended) {
-      engine_->Finish(id);
-      active_.erase(id);
-    }
+  std::optional<Error> error;
+  const GenerationSink watching = [&](const Generation& generation, const std::string& piece) {
+    if (generation.error && !error) error = generation.error;
+    sink(generation, piece);
+  };
+  while (!error) {
+    TRY_ASSIGN(const bool stepped, Step(watching));
+    if (!stepped) return {};
   }
-  return {};
+  return *error;
 }
 
 }  // namespace trivet::engine

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,25 +22,29 @@ namespace trivet::engine {
 /// One text to be continued.
 struct GenerationRequest {
   std::vector<TokenId> prompt;
-  int64_t max_tokens = 0;  // 0: as many as the context holds
+  std::optional<int64_t> max_tokens;  // none: as many as the context holds; 0: the prompt is computed and no more
   sampling::SamplingParams sampling;
+  uint64_t choice = 0;  // tells answers to one prompt with one seed apart
   std::vector<std::string> stop;
   bool ignore_eos = false;
-  bool logprobs = false;  // keep log-probabilities of the sampled tokens
+  bool logprobs = false;         // keep log-probabilities of the sampled tokens
+  bool prompt_logprobs = false;  // and of the prompt's tokens
 };
 
 /// Why a generation ended.
-enum class FinishReason { kNone, kStop, kLength };
+enum class FinishReason { kNone, kStop, kLength, kError };
 const char* FinishReasonName(FinishReason reason);
 
 /// What has come of a request.
 struct Generation {
   int64_t index = 0;  // order of submission
   std::vector<TokenId> prompt;
-  std::vector<TokenId> tokens;                   // sampled, the end token included
-  std::vector<sampling::SampleResult> logprobs;  // one per token, when asked for
-  std::string text;                              // without end token and stop string
+  std::vector<TokenId> tokens;                          // sampled, the end token included
+  std::vector<sampling::SampleResult> logprobs;         // one per token, when asked for
+  std::vector<sampling::SampleResult> prompt_logprobs;  // of the prompt's second token and those after it
+  std::string text;                                     // without end token and stop string
   FinishReason finish = FinishReason::kNone;
+  std::optional<Error> error;  // why no token could be sampled: kError
 };
 
 /// Called for every new piece of text (perhaps empty) and at the end of a request.
@@ -56,8 +61,15 @@ class Generator {
   /// Errors:  kInvalid for sampling parameters or stop strings; kCapacity gives prompt and context in tokens.
   Result<int64_t> Submit(GenerationRequest request);
 
-  /// Runs until every request has ended.  Errors: those of Engine::Step.
+  /// Runs one step of the engine; false when no request is left.  Errors: those of Engine::Step. A request whose own
+  /// parameters leave no token to sample ends with kError and leaves the others alone.
+  Result<bool> Step(const GenerationSink& sink);
+
+  /// Runs until every request has ended.  Errors: those of Step, and that of the first request that ended with kError.
   Status Run(const GenerationSink& sink);
+
+  /// Ends a request without an answer and frees what it holds; an index of none that runs has no effect.
+  void Cancel(int64_t index);
 
   /// Steps with prompt tokens, steps without, their tokens and seconds.
   struct Times {
@@ -74,7 +86,11 @@ class Generator {
     text::StreamingDetokenizer detokenizer;
     sampling::StopMatcher stop;
   };
-  Result<TokenId> Take(Active* active, std::span<const float> logits, const GenerationSink& sink);
+  void ScorePrompt(Active* active, const sched::Span& span, std::span<const float> logits) const;
+  TokenId Take(Active* active, std::span<const float> logits);
+  std::string TextOf(Active* active, TokenId token);
+  std::optional<TokenId> Look(Active* active, const sched::Span& span, std::span<const float> logits, bool wanted,
+                              std::string* piece);
 
   Engine* engine_;
   const text::Tokenizer* tokenizer_;

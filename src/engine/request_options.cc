@@ -34,6 +34,9 @@ Status ReadStops(const Json& object, std::string_view what, std::vector<std::str
     }
     texts.push_back(text.get<std::string>());
   }
+  if (const auto made = sampling::StopMatcher::Make(texts); !made.ok()) {
+    return MakeError(Code::kInvalid, fmt::format("{}: \"stop\": {}", what, made.error().message));
+  }
   *stop = std::move(texts);
   return {};
 }
@@ -54,10 +57,20 @@ Status ReadSampling(const Json& object, std::string_view what, sampling::Samplin
   return {};
 }
 
+Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config) {
+  constexpr std::string_view kWhat = "generation_config.json";
+  sampling::SamplingParams params;
+  TRY_ASSIGN(const bool sample, GetBool(generation_config, "do_sample", true, kWhat));
+  TRY(ReadSampling(generation_config, kWhat, &params));
+  if (!sample) params.temperature = 0;
+  return params;
+}
+
 Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request) {
   sampling::SamplingParams& params = request->sampling;
   TRY(ReadSampling(object, what, &params));
-  TRY_ASSIGN(request->max_tokens, GetIntIn(object, "max_tokens", request->max_tokens, {0, INT32_MAX}, what));
+  TRY_ASSIGN(const int64_t most, GetIntIn(object, "max_tokens", request->max_tokens.value_or(0), {0, INT32_MAX}, what));
+  request->max_tokens = most == 0 ? std::nullopt : std::optional<int64_t>(most);
   TRY_ASSIGN(const int64_t seed,
              GetIntIn(object, "seed", static_cast<int64_t>(params.seed), {INT64_MIN, INT64_MAX}, what));
   params.seed = static_cast<uint64_t>(seed);

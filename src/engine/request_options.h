@@ -19,9 +19,13 @@ inline constexpr int64_t kMaxLogprobs = 100;
 /// Errors:  kInvalid for a value of a wrong type.
 Status ReadSampling(const Json& object, std::string_view what, sampling::SamplingParams* params);
 
-/// ReadSampling, and besides max_tokens, seed, stop (a text or a list of them), ignore_eos and logprobs (alternatives
-/// reported for each token); what `object` lacks stays as `request` has it.
-/// Errors:  kInvalid names the key, its range and the value.
+/// How a model samples when nobody says: its generation_config.json over the defaults, greedy when that says do_sample
+/// false.  Errors: those of ReadSampling.
+Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config);
+
+/// ReadSampling, and besides max_tokens (0: up to the context), seed, stop (a text or a list of them), ignore_eos and
+/// logprobs (alternatives reported for each token); what `object` lacks stays as `request` has it. Errors:  kInvalid
+/// names the key, its range and the value.
 Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request);
 
 }  // namespace trivet::engine

@@ -220,6 +220,13 @@ TokenId Greatest(std::span<const float> logits) {
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
+SampleResult Logprobs(std::span<const float> logits, TokenId token, int count) {
+  SampleResult result;
+  result.token = token;
+  AddLogprobs(logits, count, &result);
+  return result;
+}
+
 Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
                             uint64_t request, int64_t position) {
   TRY(Validate(params));

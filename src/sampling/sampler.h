@@ -62,6 +62,10 @@ struct SampleResult {
 ///   logits   [V] f32 without NaN, V > 0
 TokenId Greatest(std::span<const float> logits);
 
+/// What the logits say of a given token.
+///   logits   [V] f32, raw and finite;  token: in [0, V);  count: of the best to report
+SampleResult Logprobs(std::span<const float> logits, TokenId token, int count);
+
 /// Samples one token.
 ///   logits   [V] f32, raw; -infinity forbids a token
 ///   history  looked at only when a penalty is on

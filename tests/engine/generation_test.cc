@@ -4,7 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "engine/prompts.h"
+#include "engine/scoring.h"
 #include "tests/support/model_runs.h"
 
 namespace trivet::engine {
@@ -119,6 +122,66 @@ TEST_F(Generating, LogprobsOfEveryToken) {
   }
 }
 
+TEST_F(Generating, LogprobsOfThePromptAreThoseOfScoring) {
+  GenerationRequest request = Asking(kQuestion);
+  request.prompt_logprobs = true;
+  request.sampling.logprobs = 2;
+  request.max_tokens = 0;  // the prompt and no more
+  EngineOptions options;
+  options.prefill_chunk = 5;
+  Restart(options);
+  const Generation ended = Generate({request})[0];
+  EXPECT_TRUE(ended.tokens.empty());
+  EXPECT_EQ(ended.finish, FinishReason::kLength);
+  const std::vector<ScoredSequence> scored = Score(engine_.get(), {{request.prompt}, false, false}).value();
+  const std::vector<double> expected = TokenLogprobs(request.prompt, scored[0].logits, model_.geometry.vocab);
+  ASSERT_EQ(ended.prompt_logprobs.size(), request.prompt.size() - 1);
+  ASSERT_EQ(expected.size(), request.prompt.size() - 1);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    EXPECT_EQ(ended.prompt_logprobs[i].token, request.prompt[i + 1]);
+    EXPECT_NEAR(ended.prompt_logprobs[i].logprob, expected[i], 1e-5) << i;
+    EXPECT_EQ(ended.prompt_logprobs[i].top.size(), 2U);
+  }
+  request.max_tokens = 3;
+  EXPECT_EQ(Generate({request})[0].prompt_logprobs.size(), expected.size());
+}
+
+TEST_F(Generating, ACancelledRequestFreesWhatItHeld) {
+  Generator generator(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
+  const int64_t pages = engine_->counts().free_pages;
+  const int64_t first = generator.Submit(Asking(kQuestion)).value();
+  const int64_t second = generator.Submit(Asking(kQuestion)).value();
+  ASSERT_TRUE(generator.Step([](const Generation&, const std::string&) {}).value());
+  EXPECT_LT(engine_->counts().free_pages, pages);
+  generator.Cancel(first);
+  generator.Cancel(first);  // no effect
+  EXPECT_EQ(engine_->counts().running, 1);
+  std::string text;
+  ASSERT_TRUE(generator
+                  .Run([&](const Generation& generation, const std::string&) {
+                    EXPECT_EQ(generation.index, second);
+                    text = generation.text;
+                  })
+                  .ok());
+  EXPECT_EQ(text, kAnswer);
+  EXPECT_EQ(engine_->counts().free_pages, pages);
+  EXPECT_FALSE(generator.Step([](const Generation&, const std::string&) { FAIL(); }).value());
+}
+
+TEST_F(Generating, ARequestThatForbidsEverythingFailsAlone) {
+  GenerationRequest request = Asking(kQuestion);
+  for (TokenId token = 0; token < model_.geometry.vocab; ++token) {
+    request.sampling.logit_bias[token] = -std::numeric_limits<float>::infinity();
+  }
+  Generator generator(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
+  ASSERT_TRUE(generator.Submit(request).ok());
+  const Status ran = generator.Run(
+      [](const Generation& generation, const std::string&) { EXPECT_EQ(generation.finish, FinishReason::kError); });
+  ASSERT_FALSE(ran.ok());
+  EXPECT_EQ(ran.error().code, Code::kInvalid);
+  EXPECT_EQ(Generate({Asking(kQuestion)})[0].text, kAnswer);
+}
+
 // A request's text depends on its prompt and its seed, not on who runs beside it, on its place or on the ranks.
 TEST_F(Generating, TextsDoNotDependOnBatchOrRanks) {
   std::vector<GenerationRequest> requests;
@@ -165,6 +228,7 @@ TEST(FinishReasonName, Words) {
   EXPECT_STREQ(FinishReasonName(FinishReason::kNone), "none");
   EXPECT_STREQ(FinishReasonName(FinishReason::kStop), "stop");
   EXPECT_STREQ(FinishReasonName(FinishReason::kLength), "length");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kError), "error");
 }
 
 }  // namespace

@@ -25,6 +25,13 @@ TEST(RequestOptions, WhatIsAbsentStays) {
   EXPECT_THAT(request.stop, ElementsAre("end"));
 }
 
+TEST(RequestOptions, AModelThatDoesNotSampleIsGreedy) {
+  EXPECT_EQ(DefaultSampling({{"temperature", 0.6}, {"top_k", 20}}).value().temperature, 0.6);
+  EXPECT_EQ(DefaultSampling({{"temperature", 0.6}, {"do_sample", false}}).value().temperature, 0);
+  EXPECT_EQ(DefaultSampling(Json()).value().temperature, 1);
+  EXPECT_EQ(DefaultSampling({{"do_sample", 3}}).error().code, Code::kInvalid);
+}
+
 TEST(RequestOptions, EveryKeyIsRead) {
   GenerationRequest request;
   const Json line = {{"temperature", 0.7},
@@ -76,6 +83,7 @@ TEST(RequestOptions, WrongValuesAreNamed) {
               {{{"logprobs", -1}}, "logprobs"},
               {{{"ignore_eos", 1}}, "ignore_eos"},
               {{{"stop", 3}}, "stop"},
+              {{{"stop", ""}}, "stop"},
               {{{"stop", {"a", 3}}}, "stop"},
               {{{"seed", 0.5}}, "seed"}};
   for (const auto& row : rows) {

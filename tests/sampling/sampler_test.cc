@@ -222,6 +222,15 @@ TEST(Sample, PenaltiesByHand) {
   expect({-50, -50, 6, -50}, 4 - 0.5F - 0.25F);  // bias comes before penalties
 }
 
+TEST(Logprobs, OfAGivenToken) {
+  const std::vector<double> p = Softmax(kLogits, 1);
+  const SampleResult worst = Logprobs(kLogits, static_cast<TokenId>(kOrder.back()), 1);
+  EXPECT_EQ(worst.token, static_cast<TokenId>(kOrder.back()));
+  EXPECT_NEAR(worst.logprob, std::log(p[kOrder.back()]), 1e-6);
+  ASSERT_EQ(worst.top.size(), 1U);
+  EXPECT_EQ(worst.top[0].first, static_cast<TokenId>(kOrder[0]));
+}
+
 TEST(Sample, LogprobsAreOfTheRawLogits) {
   SamplingParams params = Greedy();
   params.logit_bias = {{2, 50.0F}};

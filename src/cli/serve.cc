@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <functional>
+#include <thread>
+#include <utility>
+
+#include "base/str.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "engine/prompts.h"
+#include "engine/request_options.h"
+#include "engine/service.h"
+#include "server/api.h"
+#include "server/http_server.h"
+
+namespace trivet::cli {
+namespace {
+
+struct ServeFlags {
+  EngineFlags engine;
+  server::HttpOptions http;
+  std::string name;
+  double drain_seconds = 30;
+};
+
+sigset_t EndSignals() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGINT);
+  ::sigaddset(&signals, SIGTERM);
+  return signals;
+}
+
+// Takes SIGINT and SIGTERM from all threads that start from now on, and from processes: ranks end with their rank 0.
+void HoldSignals() {
+  const sigset_t signals = EndSignals();
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+// Lets a signal that has come meanwhile end the process.
+void ObeySignals() {
+  const sigset_t signals = EndSignals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+// Calls `act` for each end signal, on a thread of its own, while it lives.
+class SignalWatch {
+ public:
+  explicit SignalWatch(std::function<void()> act) : act_(std::move(act)), thread_([this] { Wait(); }) {}
+  ~SignalWatch() {
+    over_ = true;
+    ::pthread_kill(thread_.native_handle(), SIGTERM);
+    thread_.join();
+  }
+
+ private:
+  void Wait() {
+    const sigset_t signals = EndSignals();
+    int signal = 0;
+    while (::sigwait(&signals, &signal) == 0 && !over_) act_();
+  }
+
+  const std::function<void()> act_;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts) {
+  server::ServedModel served;
+  served.name = flags.name.empty() ? loaded.model->name : flags.name;
+  served.prompts = &prompts;
+  TRY_ASSIGN(served.defaults.sampling, engine::DefaultSampling(loaded.model->files.generation_config));
+  served.end_tokens = loaded.model->files.stop_tokens;
+  served.max_context = loaded.engine->limits().max_context;
+  served.vocab = loaded.model->geometry.vocab;
+  return served;
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+Status Execute(const ServeFlags& flags) {
+  if (!(flags.drain_seconds >= 0 && flags.drain_seconds <= 86400)) {
+    return MakeError(Code::kUsage, fmt::format("--drain-seconds: expected 0 to 86400, found {}; choose a value in that "
+                                               "range",
+                                               flags.drain_seconds));
+  }
+  TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
+  TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
+  TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
+  HoldSignals();
+  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, ObeySignals));
+  TRY_ASSIGN(server::ServedModel served, Served(flags, loaded, prompts));
+  engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens);
+  server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
+  TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));
+  int64_t wait_us = static_cast<int64_t>(flags.drain_seconds * 1e6);
+  const SignalWatch watch([&] {
+    http->StopAccepting();
+    service.Drain(std::exchange(wait_us, 0));  // a second signal does not wait
+  });
+  std::printf("serving %s on %ld ranks at %s\n", loaded.model->name.c_str(), loaded.engine->layout().ranks,
+              http->url().c_str());
+  std::fflush(stdout);
+  const Status ran = service.Run();
+  http->Stop();
+  return ran;
+}
+
+}  // namespace
+
+Run AddServe(CLI::App* app) {
+  auto flags = std::make_shared<ServeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  flags->engine.Add(app);
+  app->add_option("--host", flags->http.host, "address to listen on");
+  app->add_option("--port", flags->http.port,
+                  "port to listen on; 0 takes a free one, which the line at the start names");
+  app->add_option("--api-key", flags->http.api_key,
+                  "key that every request but /health must carry as \"Authorization: Bearer KEY\"; none when empty");
+  app->add_option("--served-model-name", flags->name, "name of the model in requests and answers; MODEL when empty");
+  app->add_option("--drain-seconds", flags->drain_seconds,
+                  "after SIGTERM or SIGINT, time for answers under way to end; a second signal ends them at once");
+  return [flags] { return Execute(*flags); };
+}
+
+}  // namespace trivet::cli

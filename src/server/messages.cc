@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/messages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace trivet::server {
+namespace {
+
+const Json kAbsent;
+
+const Json& Get(const Json& object, std::string_view key) {
+  const Json* found = Find(object, key);
+  return found == nullptr ? kAbsent : *found;
+}
+
+// The text of a content: a string, or parts of type "text".
+ApiStatus ReadContent(const Json& content, const std::string& param, std::string* text) {
+  text->clear();
+  if (content.is_null()) return {};
+  if (content.is_string()) {
+    *text = content.get<std::string>();
+    return {};
+  }
+  if (!content.is_array()) return WrongField(param, "a text or a list of parts", content);
+  for (size_t i = 0; i < content.size(); ++i) {
+    const std::string where = fmt::format("{}[{}]", param, i);
+    if (Get(content[i], "type") != "text") {
+      return WrongField(where + ".type", "\"text\", the only kind this server reads", Get(content[i], "type"),
+                        "leave the part out");
+    }
+    const Json& part = Get(content[i], "text");
+    if (!part.is_string()) return WrongField(where + ".text", "a text", part);
+    if (i > 0) *text += '\n';
+    *text += part.get<std::string>();
+  }
+  return {};
+}
+
+// Function calls of an assistant's turn.
+ApiStatus CheckToolCalls(const Json& calls, const std::string& param) {
+  if (calls.is_null()) return {};
+  if (!calls.is_array()) return WrongField(param, "a list of function calls", calls);
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const Json& function = Get(calls[i], "function");
+    const std::string where = fmt::format("{}[{}].function", param, i);
+    if (!Get(function, "name").is_string()) return WrongField(where + ".name", "a text", Get(function, "name"));
+    const Json& arguments = Get(function, "arguments");
+    if (!arguments.is_string()) return WrongField(where + ".arguments", "a text with a JSON object", arguments);
+  }
+  return {};
+}
+
+ApiStatus ReadMessage(const Json& given, const std::string& where, Json* message) {
+  if (!given.is_object()) return WrongField(where, "an object with role and content", given);
+  constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool"};
+  const Json& role = Get(given, "role");
+  if (std::none_of(std::begin(kRoles), std::end(kRoles), [&](const char* known) { return role == known; })) {
+    return WrongField(where + ".role", "system, developer, user, assistant or tool", role);
+  }
+  *message = given;
+  if (role == "developer") (*message)["role"] = "system";
+  std::string text;
+  TRY(ReadContent(Get(given, "content"), where + ".content", &text));
+  TRY(CheckToolCalls(Get(given, "tool_calls"), where + ".tool_calls"));
+  if (role != "assistant" && Get(given, "content").is_null()) {
+    return WrongField(where + ".content", "a text or a list of parts", kAbsent);
+  }
+  (*message)["content"] = text;
+  return {};
+}
+
+}  // namespace
+
+ApiStatus ReadMessages(const Json& body, Json* messages) {
+  const Json& given = Get(body, "messages");
+  if (!given.is_array() || given.empty()) {
+    return WrongField("messages", "a list of at least one message", given, "give [{\"role\": ..., \"content\": ...}]");
+  }
+  *messages = Json::array();
+  for (size_t i = 0; i < given.size(); ++i) {
+    Json message;
+    TRY(ReadMessage(given[i], fmt::format("messages[{}]", i), &message));
+    messages->push_back(std::move(message));
+  }
+  return {};
+}
+
+ApiStatus ReadTools(const Json& body, Json* tools) {
+  *tools = Json();
+  const Json& choice = Get(body, "tool_choice");
+  if (!choice.is_null() && choice != "auto" && choice != "none") {
+    return WrongField("tool_choice", "\"auto\" or \"none\"", choice, "a call cannot be forced by this server");
+  }
+  const Json& given = Get(body, "tools");
+  if (given.is_null()) return {};
+  if (!given.is_array()) return WrongField("tools", "a list of functions", given);
+  for (size_t i = 0; i < given.size(); ++i) {
+    const std::string where = fmt::format("tools[{}]", i);
+    if (Get(given[i], "type") != "function") return WrongField(where + ".type", "\"function\"", Get(given[i], "type"));
+    const Json& name = Get(Get(given[i], "function"), "name");
+    if (!name.is_string()) return WrongField(where + ".function.name", "a text", name);
+  }
+  if (choice != "none" && !given.empty()) *tools = given;
+  return {};
+}
+
+}  // namespace trivet::server

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/metrics.h"
+
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <vector>
+
+namespace trivet::server {
+namespace {
+
+using prometheus::MetricType;
+
+struct Row {
+  const char* name;   // after trivet_
+  const char* alias;  // after vllm: or null
+  const char* help;
+  MetricType type;
+  double value;
+};
+
+prometheus::MetricFamily Family(const std::string& name, const Row& row, const std::string& model) {
+  prometheus::ClientMetric metric;
+  metric.label = {{"model_name", model}};
+  metric.counter.value = row.value;
+  metric.gauge.value = row.value;
+  return {name, row.help, row.type, {metric}};
+}
+
+}  // namespace
+
+std::string MetricsText(const engine::ServiceCounts& counts, const std::string& model) {
+  const sched::SchedulerCounts& scheduler = counts.scheduler;
+  const auto used = static_cast<double>(counts.pages - scheduler.free_pages) / static_cast<double>(counts.pages);
+  const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const Row rows[] = {
+      {"requests_running", "num_requests_running", "Sequences in the batch.", MetricType::Gauge,
+       number(scheduler.running)},
+      {"requests_waiting", "num_requests_waiting", "Sequences that wait for a place in the batch.", MetricType::Gauge,
+       number(scheduler.waiting)},
+      {"kv_cache_usage", "kv_cache_usage_perc", "KV pages in use, 0 to 1.", MetricType::Gauge, used},
+      {"requests_total", nullptr, "Sequences accepted.", MetricType::Counter, number(counts.requests)},
+      {"requests_ended_total", "request_success_total", "Sequences that came to their end.", MetricType::Counter,
+       number(counts.ended)},
+      {"requests_cancelled_total", nullptr, "Sequences whose client left.", MetricType::Counter,
+       number(counts.cancelled)},
+      {"prompt_tokens_total", "prompt_tokens_total", "Tokens of accepted prompts.", MetricType::Counter,
+       number(counts.prompt_tokens)},
+      {"generated_tokens_total", "generation_tokens_total", "Tokens generated.", MetricType::Counter,
+       number(counts.generated_tokens)},
+      {"preemptions_total", "num_preemptions_total", "Times a sequence lost its pages to an earlier one.",
+       MetricType::Counter, number(scheduler.preemptions)},
+      {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
+  };
+  std::vector<prometheus::MetricFamily> families;
+  for (const Row& row : rows) {
+    families.push_back(Family(std::string("trivet_") + row.name, row, model));
+    if (row.alias != nullptr) families.push_back(Family(std::string("vllm:") + row.alias, row, model));
+  }
+  const prometheus::TextSerializer serializer;
+  return static_cast<const prometheus::Serializer&>(serializer).Serialize(families);
+}
+
+}  // namespace trivet::server

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/reply.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "base/str.h"
+
+namespace trivet::server {
+namespace {
+
+// JSON has no infinity: a forbidden token's log-probability is shown as this.
+constexpr double kLeastLogprob = -9999;
+
+double Shown(float logprob) { return std::max(static_cast<double>(logprob), kLeastLogprob); }
+
+int64_t Characters(std::string_view bytes) {
+  return std::count_if(bytes.begin(), bytes.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+Json ReasonOf(const engine::Piece& piece) {
+  return piece.finish == engine::FinishReason::kNone ? Json() : Json(engine::FinishReasonName(piece.finish));
+}
+
+template <class T>
+void Append(std::vector<T>* to, const std::vector<T>& from) {
+  to->insert(to->end(), from.begin(), from.end());
+}
+
+}  // namespace
+
+std::string EventFrame(const Json& data) { return "data: " + DumpJson(data) + "\n\n"; }
+
+Reply::Reply(const ServedModel* served, const ApiRequest* request, const std::string& id, int64_t created)
+    : served_(*served),
+      request_(*request),
+      id_((request->chat ? "chatcmpl-" : "cmpl-") + id),
+      created_(created),
+      answers_(request->prompts.size() * static_cast<size_t>(request->choices)) {}
+
+void Reply::Count(const engine::Piece& piece) {
+  answers_[piece.request].tokens += static_cast<int64_t>(piece.tokens.size());
+  ended_ += piece.finish != engine::FinishReason::kNone;
+}
+
+void Reply::Add(const engine::Piece& piece) {
+  Count(piece);
+  engine::Piece& whole = answers_[piece.request].whole;
+  whole.text += piece.text;
+  Append(&whole.tokens, piece.tokens);
+  Append(&whole.logprobs, piece.logprobs);
+  Append(&whole.prompt_logprobs, piece.prompt_logprobs);
+  whole.finish = piece.finish;
+}
+
+Json Reply::Head(bool chunk) const {
+  const char* chat = chunk ? "chat.completion.chunk" : "chat.completion";
+  return {{"id", id_},
+          {"object", request_.chat ? chat : "text_completion"},
+          {"created", created_},
+          {"model", served_.name}};
+}
+
+Json Reply::Usage() const {
+  int64_t prompt = 0, completion = 0;
+  for (const std::vector<TokenId>& ids : request_.prompts) prompt += static_cast<int64_t>(ids.size());
+  for (const Answer& answer : answers_) completion += answer.tokens;
+  return {{"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
+}
+
+// The prompt's text, for completions that repeat it.
+std::string Reply::Echoed(size_t index) const {
+  if (!request_.echo) return "";
+  const std::vector<TokenId>& prompt = request_.prompts[index / static_cast<size_t>(request_.choices)];
+  return served_.prompts->tokenizer().Decode(prompt, true);
+}
+
+Json Reply::TokenLogprob(TokenId token, float logprob) const {
+  const std::string bytes = served_.prompts->tokenizer().TokenBytes(token);
+  Json numbers = Json::array();
+  for (const char byte : bytes) numbers.push_back(static_cast<uint8_t>(byte));
+  return {{"token", RepairUtf8(bytes)}, {"logprob", Shown(logprob)}, {"bytes", numbers}};
+}
+
+// Of the tokens of a message's content: the token that ended it belongs to none.
+Json Reply::ChatLogprobs(const engine::Piece& piece) const {
+  if (!request_.base.logprobs) return Json();
+  const std::vector<int64_t>& ends = served_.end_tokens;
+  Json content = Json::array();
+  for (const sampling::SampleResult& result : piece.logprobs) {
+    const bool end = std::find(ends.begin(), ends.end(), result.token) != ends.end();
+    if (end && !request_.base.ignore_eos) continue;
+    Json top = Json::array();
+    for (const auto& [token, logprob] : result.top) top.push_back(TokenLogprob(token, logprob));
+    content.push_back(TokenLogprob(result.token, result.logprob));
+    content.back()["top_logprobs"] = top;
+  }
+  return {{"content", content}, {"refusal", nullptr}};
+}
+
+// Of every sampled token, and first of the prompt's when it is repeated. Offsets count characters of the text.
+Json Reply::CompletionLogprobs(const engine::Piece& piece, bool first, int64_t* characters) const {
+  if (!request_.base.logprobs) return Json();
+  const text::Tokenizer& tokenizer = served_.prompts->tokenizer();
+  Json tokens = Json::array(), logprobs = Json::array(), tops = Json::array(), offsets = Json::array();
+  const auto add = [&](TokenId token, const sampling::SampleResult* result) {
+    const std::string bytes = tokenizer.TokenBytes(token);
+    tokens.push_back(RepairUtf8(bytes));
+    offsets.push_back(*characters);
+    *characters += Characters(bytes);
+    logprobs.push_back(result == nullptr ? Json() : Json(Shown(result->logprob)));
+    Json top = result == nullptr ? Json() : Json::object();
+    if (result != nullptr) {
+      for (const auto& [other, logprob] : result->top) {
+        top.emplace(RepairUtf8(tokenizer.TokenBytes(other)), Shown(logprob));
+      }
+      if (!result->top.empty()) top.emplace(RepairUtf8(bytes), Shown(result->logprob));  // beside the best
+    }
+    tops.push_back(std::move(top));
+  };
+  if (first && request_.echo) {
+    add(request_.prompts[piece.request / static_cast<size_t>(request_.choices)][0], nullptr);
+    for (const sampling::SampleResult& result : piece.prompt_logprobs) add(result.token, &result);
+  }
+  for (const sampling::SampleResult& result : piece.logprobs) add(result.token, &result);
+  return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
+}
+
+Json Reply::Whole() const {
+  Json whole = Head(false);
+  Json choices = Json::array();
+  for (size_t i = 0; i < answers_.size(); ++i) {
+    engine::Piece piece = answers_[i].whole;
+    piece.request = i;
+    Json choice = {{"index", i}};
+    if (request_.chat) {
+      choice["message"] = {{"role", "assistant"}, {"content", piece.text}, {"refusal", nullptr}};
+      choice["logprobs"] = ChatLogprobs(piece);
+    } else {
+      int64_t characters = 0;
+      choice["text"] = Echoed(i) + piece.text;
+      choice["logprobs"] = CompletionLogprobs(piece, true, &characters);
+    }
+    choice["finish_reason"] = ReasonOf(piece);
+    choices.push_back(std::move(choice));
+  }
+  whole["choices"] = std::move(choices);
+  whole["usage"] = Usage();
+  return whole;
+}
+
+Json Reply::Chunk(size_t index, Json choice) const {
+  Json chunk = Head(true);
+  Json whole = {{"index", index}};
+  whole.update(choice);
+  if (!whole.contains("logprobs")) whole["logprobs"] = nullptr;
+  if (!whole.contains("finish_reason")) whole["finish_reason"] = nullptr;
+  chunk["choices"] = Json::array({std::move(whole)});
+  if (request_.include_usage) chunk["usage"] = nullptr;
+  return chunk;
+}
+
+std::string Reply::Frames(const engine::Piece& piece) {
+  Count(piece);
+  Answer& answer = answers_[piece.request];
+  const bool first = !std::exchange(answer.begun, true);
+  const std::string text = (first ? Echoed(piece.request) : "") + piece.text;
+  std::string frames;
+  if (first && request_.chat) {
+    frames += EventFrame(Chunk(piece.request, {{"delta", {{"role", "assistant"}, {"content", ""}}}}));
+  }
+  const Json logprobs = request_.chat ? ChatLogprobs(piece) : CompletionLogprobs(piece, first, &answer.characters);
+  const bool scored = !logprobs.is_null() && !logprobs.begin()->empty();
+  if (!text.empty() || scored) {
+    Json choice = request_.chat ? Json{{"delta", {{"content", text}}}} : Json{{"text", text}};
+    choice["logprobs"] = logprobs;
+    frames += EventFrame(Chunk(piece.request, std::move(choice)));
+  }
+  if (piece.finish != engine::FinishReason::kNone) {
+    Json choice = request_.chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
+    choice["finish_reason"] = ReasonOf(piece);
+    frames += EventFrame(Chunk(piece.request, std::move(choice)));
+  }
+  return frames;
+}
+
+std::string Reply::Closing() const {
+  std::string frames;
+  if (request_.include_usage) {
+    Json usage = Head(true);
+    usage["choices"] = Json::array();
+    usage["usage"] = Usage();
+    frames += EventFrame(usage);
+  }
+  return frames + "data: [DONE]\n\n";
+}
+
+}  // namespace trivet::server

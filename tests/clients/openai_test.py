@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The server as OpenAI's own client sees it: chats, streams, tools, log-probabilities, errors."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import openai
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PROGRAM = ROOT / "build" / "trivet"
+DEMO = ROOT / "models" / "demo"
+KEY = "a key"
+
+# A template that shows tools, calls and their results: the demo model's own shows none.
+TEMPLATE = (
+    "{%- if tools %}{{- '<|im_start|>system\n' + (tools | tojson) + '<|im_end|>\n' }}{%- endif %}"
+    "{%- for m in messages %}{{- '<|im_start|>' + m.role + '\n' + m.content }}"
+    "{%- for call in m.tool_calls or [] %}{{- call.function.name + (call.function.arguments | tojson) }}{%- endfor %}"
+    "{{- '<|im_end|>\n' }}{%- endfor %}"
+    "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
+)
+TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
+
+
+class Server:
+    """The program on a free port, until close()."""
+
+    def __init__(self, model, *flags):
+        self.process = subprocess.Popen(
+            [PROGRAM, "serve", str(model), "-q", "--port", "0", "--served-model-name", "demo", *flags],
+            stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def client(self, key=KEY):
+        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=60)
+
+    def close(self):
+        self.process.terminate()
+        status = self.process.wait(timeout=60)
+        self.process.stdout.close()
+        return status
+
+
+def ask(text):
+    return [{"role": "user", "content": text}]
+
+
+class DemoTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(DEMO, "--ranks", "3", "--api-key", KEY)
+        cls.client = cls.server.client()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.close() == 0
+
+    def chat(self, text, **more):
+        return self.client.chat.completions.create(model="demo", messages=ask(text), **more)
+
+    def test_models(self):
+        self.assertEqual([model.id for model in self.client.models.list()], ["demo"])
+        self.assertEqual(self.client.models.retrieve("demo").object, "model")
+
+    def test_chat(self):
+        answer = self.chat("Omar has 90 shells and buys 85 more. How many shells does Omar have now?")
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+        self.assertIn("175", answer.choices[0].message.content)
+        self.assertEqual(answer.choices[0].finish_reason, "stop")
+        self.assertEqual(answer.usage.total_tokens, answer.usage.prompt_tokens + answer.usage.completion_tokens)
+
+    def test_stream_is_the_answer(self):
+        for most in range(1, 17):
+            options = {"max_tokens": most, "temperature": 1.2, "seed": most}
+            whole = self.chat("Write 249 in words.", **options)
+            text, reasons, usage = "", [], None
+            stream = self.chat("Write 249 in words.", stream=True, stream_options={"include_usage": True}, **options)
+            for chunk in stream:
+                usage = chunk.usage or usage
+                for choice in chunk.choices:
+                    text += choice.delta.content or ""
+                    reasons += [choice.finish_reason] if choice.finish_reason else []
+            self.assertEqual(text, whole.choices[0].message.content)
+            self.assertEqual(reasons, [whole.choices[0].finish_reason])
+            self.assertEqual(usage, whole.usage)
+
+    def test_logprobs_carry_the_bytes(self):
+        answer = self.chat("Count from 48 to 52.", logprobs=True, top_logprobs=3)
+        tokens = answer.choices[0].logprobs.content
+        self.assertEqual(b"".join(bytes(token.bytes) for token in tokens).decode(), answer.choices[0].message.content)
+        for token in tokens:
+            self.assertEqual(len(token.top_logprobs), 3)
+            self.assertEqual(token.top_logprobs[0].logprob, token.logprob)  # greedy
+
+    def test_completions(self):
+        answer = self.client.completions.create(
+            model="demo", prompt=["Count from 1", "Count from 2"], max_tokens=0, echo=True, logprobs=1)
+        for choice, prompt in zip(answer.choices, ("Count from 1", "Count from 2")):
+            self.assertEqual(choice.text, prompt)
+            self.assertEqual("".join(choice.logprobs.tokens), prompt)
+            self.assertIsNone(choice.logprobs.token_logprobs[0])
+            offsets = choice.logprobs.text_offset
+            self.assertTrue(all(prompt[at:].startswith(token) for at, token in zip(offsets, choice.logprobs.tokens)))
+        streamed = self.client.completions.create(model="demo", prompt="Count from 1 to", max_tokens=8, n=2, stream=True)
+        self.assertEqual({choice.index for chunk in streamed for choice in chunk.choices}, {0, 1})
+
+    def test_choices_stop_and_bias(self):
+        answer = self.chat("Count from 48 to 52.", n=2, stop=["50"])
+        self.assertEqual(len(answer.choices), 2)
+        for choice in answer.choices:
+            self.assertNotIn("50", choice.message.content)
+            self.assertEqual(choice.finish_reason, "stop")
+        forced = self.chat("hi", logit_bias={"2": 100})
+        self.assertEqual(forced.choices[0].message.content, "")
+
+    def test_errors(self):
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("hi", temperature=-1)
+        self.assertEqual(caught.exception.param, "temperature")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("hi " * 4000)
+        self.assertEqual(caught.exception.code, "context_length_exceeded")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("hi", response_format={"type": "json_object"})
+        self.assertEqual(caught.exception.param, "response_format")
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat("hi", tools=[TOOL])  # the demo's template does not show them
+        self.assertEqual(caught.exception.param, "tools")
+        with self.assertRaises(openai.NotFoundError):
+            self.client.chat.completions.create(model="other", messages=ask("hi"))
+        with self.assertRaises(openai.AuthenticationError):
+            self.server.client("another key").models.list()
+
+
+class ToolsTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp())
+        for file in DEMO.iterdir():
+            if file.is_file():
+                (cls.folder / file.name).symlink_to(file)
+        config = json.loads((DEMO / "tokenizer_config.json").read_text(encoding="utf-8"))
+        (cls.folder / "tokenizer_config.json").unlink()
+        (cls.folder / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": TEMPLATE}))
+        cls.server = Server(cls.folder)
+        cls.client = cls.server.client()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.close() == 0
+        shutil.rmtree(cls.folder)
+
+    def test_the_template_shows_tools(self):
+        def prompt_tokens(**more):
+            answer = self.client.chat.completions.create(model="demo", messages=ask("hi"), max_tokens=1, **more)
+            return answer.usage.prompt_tokens
+
+        self.assertGreater(prompt_tokens(tools=[TOOL]), prompt_tokens())
+        self.assertEqual(prompt_tokens(tools=[TOOL], tool_choice="none"), prompt_tokens())
+        with self.assertRaises(openai.BadRequestError) as caught:
+            prompt_tokens(tools=[TOOL], tool_choice="required")
+        self.assertEqual(caught.exception.param, "tool_choice")
+
+    def test_calls_and_results_are_history(self):
+        call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Ulm\"}"}}
+        messages = ask("hi") + [{"role": "assistant", "content": None, "tool_calls": [call]},
+                                {"role": "tool", "tool_call_id": "1", "content": "rain"}]
+        answer = self.client.chat.completions.create(model="demo", messages=messages, tools=[TOOL], max_tokens=4)
+        self.assertEqual(answer.choices[0].message.role, "assistant")
+
+
+if __name__ == "__main__":
+    if not PROGRAM.exists():
+        sys.exit(f"{PROGRAM}: expected the program, found none; build it first")
+    unittest.main()

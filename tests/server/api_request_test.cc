@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/api_request.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/server/demo_service.h"
+
+namespace trivet::server {
+namespace {
+
+using testing::HasSubstr;
+
+class Reading : public testing::Test {
+ protected:
+  // The refusal of a chat with one field more, or one that says "accepted".
+  ApiError ChatRefusal(const std::string& key, const Json& value) const {
+    Json body = OneTurn("hi");
+    body[key] = value;
+    ApiRequest request;
+    const ApiStatus read = ReadChat(model_.served(), body, &request);
+    return read.ok() ? ApiError{200, "accepted", "", ""} : read.error();
+  }
+  ApiError CompletionRefusal(const std::string& key, const Json& value) const {
+    Json body = {{"model", "demo"}, {"prompt", "hi"}};
+    body[key] = value;
+    ApiRequest request;
+    const ApiStatus read = ReadCompletion(model_.served(), body, &request);
+    return read.ok() ? ApiError{200, "accepted", "", ""} : read.error();
+  }
+
+  const DemoModel model_;
+};
+
+TEST_F(Reading, AChatWithEverything) {
+  Json body = OneTurn("hi");
+  body.update(ParseJson(R"({"max_tokens": 3, "max_completion_tokens": 7.0, "temperature": 0.5, "top_p": 0.9,
+      "top_k": 4, "min_p": 0.1, "n": 2, "seed": -3, "stop": ["a", "b"], "presence_penalty": 1,
+      "frequency_penalty": -1, "repetition_penalty": 1.5, "logit_bias": {"5": -100, "6": 1.5}, "logprobs": true,
+      "top_logprobs": 2, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true,
+      "user": "me", "metadata": {"a": "b"}, "unknown": [1], "response_format": {"type": "text"},
+      "tool_choice": "auto", "tools": [], "suffix": null, "min_tokens": 0})",
+                        "body")
+                  .value());
+  ApiRequest request;
+  const ApiStatus read = ReadChat(model_.served(), body, &request);
+  ASSERT_TRUE(read.ok()) << read.error().message;
+  EXPECT_TRUE(request.chat && request.stream && request.include_usage && request.base.ignore_eos);
+  EXPECT_EQ(request.base.max_tokens, 7);
+  EXPECT_EQ(request.base.stop, (std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(request.base.logprobs);
+  const sampling::SamplingParams& sampling = request.base.sampling;
+  EXPECT_EQ(sampling.temperature, 0.5);
+  EXPECT_EQ(sampling.top_k, 4);
+  EXPECT_EQ(sampling.seed, static_cast<uint64_t>(-3));
+  EXPECT_EQ(sampling.logprobs, 2);
+  EXPECT_EQ(sampling.logit_bias, (std::map<TokenId, float>{{5, -100.0F}, {6, 1.5F}}));
+  const std::vector<engine::GenerationRequest> requests = request.Requests();
+  ASSERT_EQ(requests.size(), 2U);
+  EXPECT_EQ(requests[1].choice, 1U);
+  EXPECT_EQ(requests[1].prompt, model_.prompts().EncodeChat({{"messages", body["messages"]}}).value());
+}
+
+TEST_F(Reading, DefaultsAreTheModels) {
+  ApiRequest chat, completion;
+  ASSERT_TRUE(ReadChat(model_.served(), OneTurn("hi"), &chat).ok());
+  EXPECT_FALSE(chat.base.max_tokens.has_value());
+  EXPECT_EQ(chat.base.sampling.temperature, 0);
+  EXPECT_FALSE(chat.stream || chat.base.logprobs);
+  ASSERT_TRUE(ReadCompletion(model_.served(), {{"model", "demo"}, {"prompt", "hi"}}, &completion).ok());
+  EXPECT_EQ(completion.base.max_tokens, 16);
+}
+
+TEST_F(Reading, WrongFieldsAreNamed) {
+  const std::pair<const char*, Json> wrong[] = {{"temperature", "hot"},
+                                                {"temperature", -1},
+                                                {"top_p", 0},
+                                                {"top_k", 1.5},
+                                                {"min_p", 2},
+                                                {"n", 0},
+                                                {"n", 129},
+                                                {"n", "2"},
+                                                {"seed", "x"},
+                                                {"stop", 3},
+                                                {"stop", ""},
+                                                {"presence_penalty", 3},
+                                                {"max_tokens", 0},
+                                                {"max_tokens", "9"},
+                                                {"max_completion_tokens", 0},
+                                                {"logprobs", 3},
+                                                {"top_logprobs", 2},
+                                                {"top_logprobs", 21},
+                                                {"stream", "yes"},
+                                                {"stream_options", {{"include_usage", true}}},
+                                                {"logit_bias", {{"x", 1}}},
+                                                {"logit_bias", {{"99999999", 1}}},
+                                                {"logit_bias", {{"1", 101}}},
+                                                {"ignore_eos", 1},
+                                                {"chat_template_kwargs", 3}};
+  for (const auto& [key, value] : wrong) {
+    const ApiError error = ChatRefusal(key, value);
+    EXPECT_EQ(error.status, 400) << key << " " << value;
+    EXPECT_EQ(error.param, key) << error.message;
+    EXPECT_THAT(error.message, HasSubstr(key));
+  }
+}
+
+TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
+  EXPECT_EQ(ChatRefusal("response_format", {{"type", "json_object"}}).param, "response_format");
+  EXPECT_EQ(ChatRefusal("tool_choice", "required").param, "tool_choice");
+  EXPECT_EQ(ChatRefusal("min_tokens", 4).param, "min_tokens");
+  EXPECT_EQ(ChatRefusal("guided_regex", "a+").param, "guided_regex");
+  EXPECT_EQ(CompletionRefusal("suffix", "x").param, "suffix");
+  EXPECT_EQ(CompletionRefusal("best_of", 2).param, "best_of");
+  // The demo's template shows no tools, and a model that does not see them could only ignore them.
+  const Json function = {{"type", "function"}, {"function", {{"name", "f"}}}};
+  EXPECT_EQ(ChatRefusal("tools", Json::array({function})).param, "tools");
+}
+
+TEST_F(Reading, TheModelMustBeTheOne) {
+  EXPECT_EQ(ChatRefusal("model", "other").status, 404);
+  EXPECT_EQ(ChatRefusal("model", "other").code, "model_not_found");
+  EXPECT_EQ(ChatRefusal("model", nullptr).status, 400);
+  ApiRequest request;
+  EXPECT_FALSE(ReadChat(model_.served(), Json::array(), &request).ok());
+}
+
+TEST_F(Reading, PromptsOfCompletions) {
+  const auto prompts = [&](const Json& prompt) {
+    ApiRequest request;
+    const ApiStatus read = ReadCompletion(model_.served(), {{"model", "demo"}, {"prompt", prompt}}, &request);
+    EXPECT_TRUE(read.ok()) << prompt;
+    return request.prompts;
+  };
+  const std::vector<TokenId> hi = model_.prompts().EncodeText("hi").value();
+  EXPECT_EQ(prompts("hi"), (std::vector<std::vector<TokenId>>{hi}));
+  EXPECT_EQ(prompts({"hi", "hi"}), (std::vector<std::vector<TokenId>>{hi, hi}));
+  EXPECT_EQ(prompts({4, 5}), (std::vector<std::vector<TokenId>>{{4, 5}}));
+  EXPECT_EQ(prompts(Json::array({{4, 5}, {6}})), (std::vector<std::vector<TokenId>>{{4, 5}, {6}}));
+  EXPECT_EQ(CompletionRefusal("prompt", nullptr).param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", Json::array()).param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", 3).param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", {4, -1}).param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", {4, 1 << 30}).param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", {"a", 3}).param, "prompt[1]");
+  EXPECT_EQ(CompletionRefusal("max_tokens", 0).param, "max_tokens");  // without echo
+}
+
+TEST_F(Reading, TooMuchIsRefusedWithTheNumbers) {
+  const ApiError longer = ChatRefusal("max_tokens", 2048);
+  EXPECT_EQ(longer.status, 400);
+  EXPECT_EQ(longer.code, "context_length_exceeded");
+  EXPECT_THAT(longer.message, HasSubstr("at most 2048 tokens"));
+  EXPECT_THAT(longer.message, HasSubstr("and 2048 to generate"));
+  const ApiError prompt = CompletionRefusal("prompt", Json(std::vector<TokenId>(3000, 4)));
+  EXPECT_EQ(prompt.code, "context_length_exceeded");
+  EXPECT_THAT(prompt.message, HasSubstr("3000 of the prompt"));
+  EXPECT_EQ(CompletionRefusal("prompt", Json(std::vector<std::string>(257, "a"))).param, "n");
+}
+
+}  // namespace
+}  // namespace trivet::server

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server through its sockets, in this process and as the program.
+#include "server/http_server.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/str.h"
+#include "tests/server/demo_service.h"
+
+namespace trivet::server {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kSecond = 1000000;
+
+std::string Body(const httplib::Result& result) {
+  return result ? result->body : "no answer: " + httplib::to_string(result.error());
+}
+
+// A request that runs for the whole context.
+Json Endless() {
+  Json body = OneTurn("Count from 1 to 9.");
+  body.update({{"max_tokens", 1900}, {"ignore_eos", true}, {"stream", true}});
+  return body;
+}
+
+class Http : public testing::Test {
+ protected:
+  explicit Http(const std::string& key = "") {
+    auto server = HttpServer::Start(&demo_.api(), {"127.0.0.1", 0, key});
+    CHECK_MSG(server.ok(), server.error().message);
+    server_ = std::move(server).value();
+  }
+  ~Http() override {
+    demo_.service().Drain(0);
+    server_->Stop();
+  }
+
+  httplib::Client Client() const {
+    httplib::Client client("127.0.0.1", server_->port());
+    client.set_read_timeout(60);
+    return client;
+  }
+  httplib::Result Post(const std::string& path, const Json& body) const {
+    return Client().Post(path.c_str(), DumpJson(body), "application/json");
+  }
+
+  DemoService demo_;
+  std::unique_ptr<HttpServer> server_;
+};
+
+TEST_F(Http, SixteenStreamsAreWhatTheEngineGivesAlone) {
+  constexpr size_t kStreams = 16;
+  std::vector<std::string> texts(kStreams);
+  std::vector<std::thread> clients;
+  const auto asked = [](size_t i) {
+    Json body = {{"model", "demo"}, {"prompt", "Count from " + std::to_string(i) + " to"}, {"max_tokens", 12}};
+    body.update({{"temperature", i % 2 == 0 ? 0.0 : 1.3}, {"seed", i}, {"stream", true}});
+    return body;
+  };
+  for (size_t i = 0; i < kStreams; ++i) {
+    clients.emplace_back([&, i] {
+      const std::string frames = Body(Post("/v1/completions", asked(i)));
+      for (size_t at = 0; (at = frames.find("data: {", at)) != std::string::npos;) {
+        at += 6;
+        const Json event = ParseJson(frames.substr(at, frames.find("\n\n", at) - at), "event").value();
+        texts[i] += event["choices"][0]["text"].get<std::string>();
+      }
+      EXPECT_THAT(frames, testing::EndsWith("data: [DONE]\n\n"));
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  (void)demo_.End();
+  for (size_t i = 0; i < kStreams; ++i) {
+    ApiRequest request;
+    ASSERT_TRUE(ReadCompletion(demo_.model().served(), asked(i), &request).ok());
+    EXPECT_EQ(demo_.Alone(request.Requests()[0]), texts[i]) << i;
+  }
+}
+
+TEST_F(Http, RoutesAndRefusals) {
+  httplib::Client client = Client();
+  client.set_keep_alive(true);
+  EXPECT_EQ(ParseJson(Body(client.Get("/v1/models")), "models").value()["data"][0]["id"], "demo");
+  EXPECT_EQ(client.Get("/v1/models/demo")->status, 200);
+  EXPECT_EQ(client.Get("/health")->status, 200);
+  EXPECT_EQ(client.Get("/version")->status, 200);
+  const auto error = [](const httplib::Result& result, int status) {
+    EXPECT_EQ(result->status, status) << result->body;
+    return ParseJson(result->body, "error").value()["error"];
+  };
+  EXPECT_EQ(error(client.Get("/v1/nothing"), 404)["code"], "not_found");
+  EXPECT_EQ(error(client.Get("/v1/models/other"), 404)["code"], "model_not_found");
+  EXPECT_EQ(error(client.Get("/v1/chat/completions"), 405)["type"], "invalid_request_error");
+  EXPECT_EQ(error(client.Post("/v1/chat/completions", "{\"model\":", "application/json"), 400)["param"], Json());
+  EXPECT_EQ(
+      error(client.Post("/v1/completions", R"({"model": "demo", "prompt": 1})", "application/json"), 400)["param"],
+      "prompt");
+  const std::string large(static_cast<size_t>(kBodyLimits.max_bytes) + 1, ' ');
+  EXPECT_EQ(error(client.Post("/tokenize", large, "application/json"), 413)["code"], Json());
+  EXPECT_EQ(ParseJson(Body(Post("/tokenize", {{"prompt", "hi"}})), "ids").value()["count"], 1);
+}
+
+TEST_F(Http, ADisconnectFreesSlotAndPages) {
+  for (const bool streams : {true, false}) {
+    Json body = Endless();
+    body["stream"] = streams;
+    const int64_t before = demo_.service().counts().cancelled;
+    httplib::Client client = Client();
+    std::thread leaving([&] { (void)client.Post("/v1/chat/completions", DumpJson(body), "application/json"); });
+    EXPECT_TRUE(demo_.Becomes([](const engine::ServiceCounts& counts) { return counts.scheduler.running == 1; }));
+    client.stop();
+    leaving.join();
+    EXPECT_TRUE(demo_.Becomes([&](const engine::ServiceCounts& counts) { return counts.cancelled == before + 1; }));
+    EXPECT_EQ(demo_.service().counts().scheduler.running, 0);
+    EXPECT_EQ(demo_.service().counts().scheduler.free_pages, demo_.service().counts().pages);
+  }
+}
+
+class HttpWithKey : public Http {
+ protected:
+  HttpWithKey() : Http("secret") {}
+};
+
+TEST_F(HttpWithKey, NothingButHealthWithoutIt) {
+  httplib::Client client = Client();
+  EXPECT_EQ(client.Get("/health")->status, 200);
+  EXPECT_EQ(client.Get("/v1/models")->status, 401);
+  client.set_default_headers({{"Authorization", "Bearer other"}});
+  const httplib::Result refused = client.Post("/v1/completions", R"({"model": "demo"})", "application/json");
+  EXPECT_EQ(refused->status, 401);
+  EXPECT_THAT(refused->body, HasSubstr("invalid_api_key"));
+  client.set_default_headers({{"Authorization", "Bearer secret"}});
+  EXPECT_EQ(client.Get("/v1/models")->status, 200);
+}
+
+TEST(HttpServerStart, AnAddressInUseIsRefused) {
+  DemoService demo;
+  const auto first = HttpServer::Start(&demo.api(), {"127.0.0.1", 0, ""});
+  ASSERT_TRUE(first.ok());
+  const auto second = HttpServer::Start(&demo.api(), {"127.0.0.1", (*first)->port(), ""});
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.error().code, Code::kIo);
+  EXPECT_FALSE(HttpServer::Start(&demo.api(), {"127.0.0.1", 70000, ""}).ok());
+}
+
+// The program as an operator runs it.
+class ServeProgram : public testing::Test {
+ protected:
+  // Starts it and waits for its line; the port is then known.
+  void Start(std::vector<std::string> arguments) {
+    int ends[2];
+    ASSERT_EQ(::pipe(ends), 0);
+    arguments.insert(arguments.begin(), {TRIVET_BINARY, "serve", "demo", "-q", "--port", "0"});
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::dup2(ends[1], STDOUT_FILENO);
+      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
+      std::vector<char*> argv;
+      for (std::string& argument : arguments) argv.push_back(argument.data());
+      argv.push_back(nullptr);
+      ::execv(argv[0], argv.data());
+      ::_exit(127);
+    }
+    ::close(ends[1]);
+    std::string line;
+    char byte = 0;
+    while (::read(ends[0], &byte, 1) == 1 && byte != '\n') line += byte;
+    ::close(ends[0]);
+    ASSERT_THAT(line, HasSubstr("http://127.0.0.1:"));
+    port_ = std::stoi(line.substr(line.rfind(':') + 1));
+  }
+  // Waits for its end; the status, or -1 after ten seconds.
+  int End() {
+    for (const int64_t until = NowUs() + 10 * kSecond; NowUs() < until;) {
+      int status = 0;
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return -1;
+  }
+  ~ServeProgram() override {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  // Asks, calls `once` when the answer has begun, and returns the answer.
+  std::string Ask(const Json& body, const std::function<void()>& once) {
+    httplib::Client client("127.0.0.1", port_);
+    client.set_read_timeout(60);
+    std::string text;
+    httplib::Request request;
+    request.method = "POST";
+    request.path = "/v1/chat/completions";
+    request.body = DumpJson(body);
+    request.headers = {{"Content-Type", "application/json"}};
+    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
+      if (text.empty()) once();
+      text.append(data, size);
+      return true;
+    };
+    (void)client.send(request);
+    return text;
+  }
+
+  int pid_ = -1;
+  int port_ = 0;
+};
+
+TEST_F(ServeProgram, SigtermLetsAnswersEnd) {
+  Start({"--ranks", "3"});
+  Json body = Endless();
+  body["max_tokens"] = 60;
+  const std::string text = Ask(body, [&] { ::kill(pid_, SIGTERM); });
+  EXPECT_THAT(text, HasSubstr("\"finish_reason\":\"length\""));
+  EXPECT_THAT(text, testing::EndsWith("data: [DONE]\n\n"));
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(ServeProgram, ASecondSignalDoesNotWait) {
+  Start({});
+  const std::string text = Ask(Endless(), [&] {
+    ::kill(pid_, SIGINT);
+    ::usleep(50000);
+    ::kill(pid_, SIGINT);
+  });
+  EXPECT_THAT(text, HasSubstr("shutting down"));
+  EXPECT_EQ(End(), 0);
+}
+
+TEST_F(ServeProgram, ADeadRankIsToldAndEndsIt) {
+  Start({"--ranks", "3", "--launch", "processes", "--fault", "die:rank=1:step=3"});
+  int64_t begun = 0;
+  const std::string text = Ask(Endless(), [&] { begun = NowUs(); });
+  EXPECT_LT(NowUs() - begun, 2 * kSecond);
+  EXPECT_THAT(text, HasSubstr("rank 1"));
+  EXPECT_EQ(End(), 9);
+}
+
+// Nobody asks for anything, and a rank's process is gone.
+TEST_F(ServeProgram, ADeadRankIsNoticedWhileIdle) {
+  Start({"--ranks", "2", "--launch", "processes"});
+  const std::string children = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
+  const std::string child = ReadTextFile(children, 4096).value();
+  ASSERT_EQ(::kill(std::stoi(child), SIGKILL), 0);
+  EXPECT_EQ(End(), 9);
+}
+
+}  // namespace
+}  // namespace trivet::server
