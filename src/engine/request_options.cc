@@ -41,6 +41,20 @@ Status ReadStops(const Json& object, std::string_view what, std::vector<std::str
   return {};
 }
 
+// Ranges, with the name of what holds the parameters.
+Status ValidSampling(const sampling::SamplingParams& params, std::string_view what) {
+  const Status valid = sampling::Validate(params);
+  return valid.ok() ? valid : MakeError(Code::kInvalid, fmt::format("{}: {}", what, valid.error().message));
+}
+
+// Any 64 bits, signed or not.
+Result<uint64_t> GetSeed(const Json& object, uint64_t fallback, std::string_view what) {
+  const Json* found = Find(object, "seed");
+  if (found != nullptr && found->is_number_unsigned()) return found->get<uint64_t>();
+  TRY_ASSIGN(const int64_t seed, GetInt(object, "seed", static_cast<int64_t>(fallback), what));
+  return static_cast<uint64_t>(seed);
+}
+
 }  // namespace
 
 Status ReadSampling(const Json& object, std::string_view what, sampling::SamplingParams* params) {
@@ -63,6 +77,7 @@ Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config) 
   TRY_ASSIGN(const bool sample, GetBool(generation_config, "do_sample", true, kWhat));
   TRY(ReadSampling(generation_config, kWhat, &params));
   if (!sample) params.temperature = 0;
+  TRY(ValidSampling(params, kWhat));
   return params;
 }
 
@@ -71,9 +86,7 @@ Status ReadRequest(const Json& object, std::string_view what, GenerationRequest*
   TRY(ReadSampling(object, what, &params));
   TRY_ASSIGN(const int64_t most, GetIntIn(object, "max_tokens", request->max_tokens.value_or(0), {0, INT32_MAX}, what));
   request->max_tokens = most == 0 ? std::nullopt : std::optional<int64_t>(most);
-  TRY_ASSIGN(const int64_t seed,
-             GetIntIn(object, "seed", static_cast<int64_t>(params.seed), {INT64_MIN, INT64_MAX}, what));
-  params.seed = static_cast<uint64_t>(seed);
+  TRY_ASSIGN(params.seed, GetSeed(object, params.seed, what));
   const int64_t none = -1;
   TRY_ASSIGN(const int64_t logprobs,
              GetIntIn(object, "logprobs", request->logprobs ? params.logprobs : none, {0, kMaxLogprobs}, what));
@@ -81,10 +94,7 @@ Status ReadRequest(const Json& object, std::string_view what, GenerationRequest*
   params.logprobs = static_cast<int>(std::max<int64_t>(logprobs, 0));
   TRY_ASSIGN(request->ignore_eos, GetBool(object, "ignore_eos", request->ignore_eos, what));
   TRY(ReadStops(object, what, &request->stop));
-  if (const Status valid = sampling::Validate(params); !valid.ok()) {
-    return MakeError(Code::kInvalid, fmt::format("{}: {}", what, valid.error().message));
-  }
-  return {};
+  return ValidSampling(params, what);
 }
 
 }  // namespace trivet::engine

@@ -66,6 +66,22 @@ TEST(RequestOptions, EveryKeyIsRead) {
   EXPECT_THAT(request.stop, ElementsAre("c"));
 }
 
+TEST(RequestOptions, SeedsAreAny64Bits) {
+  GenerationRequest request;
+  ASSERT_TRUE(ReadRequest({{"seed", UINT64_MAX}}, "line 1", &request).ok());
+  EXPECT_EQ(request.sampling.seed, UINT64_MAX);
+}
+
+TEST(RequestOptions, DefaultsOfAModelAreChecked) {
+  EXPECT_EQ(DefaultSampling({{"do_sample", false}, {"temperature", 0.6}})->temperature, 0);
+  for (const Json& config : {Json{{"temperature", -1}}, Json{{"top_p", 9}}, Json{{"top_k", "x"}}}) {
+    const Result<sampling::SamplingParams> params = DefaultSampling(config);
+    ASSERT_FALSE(params.ok()) << DumpJson(config);
+    EXPECT_EQ(params.error().code, Code::kInvalid);
+    EXPECT_THAT(params.error().message, HasSubstr("generation_config.json"));
+  }
+}
+
 TEST(RequestOptions, WrongValuesAreNamed) {
   const struct {
     Json line;
