@@ -62,7 +62,7 @@ TEST_P(RanksTest, AnErrorIsTheGroupsCause) {
   ASSERT_TRUE(ranks.ok());
   const Status waited = group->Barrier(0);
   ASSERT_FALSE(waited.ok());
-  EXPECT_EQ(waited.error().code, Code::kPeer);
+  EXPECT_EQ(waited.error().code, Code::kIo);
   EXPECT_EQ(waited.error().message, "rank 2: no disk");
   EXPECT_TRUE((*ranks)->Join());
 }

@@ -22,7 +22,7 @@ TEST(Metrics, EveryCountUnderItsNames) {
   EXPECT_THAT(text, HasSubstr("# TYPE trivet_requests_running gauge\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE trivet_requests_total counter\n"));
   const std::string label = "{model_name=\"a \\\"b\\\"\"} ";
-  for (const std::string line :
+  for (const std::string& line :
        {"trivet_requests_running" + label + "3\n", "vllm:num_requests_waiting" + label + "4\n",
         "vllm:kv_cache_usage_perc" + label + "0.25\n", "trivet_requests_total" + label + "10\n",
         "vllm:prompt_tokens_total" + label + "100\n", "vllm:generation_tokens_total" + label + "200\n"}) {
