@@ -296,6 +296,11 @@ Status CheckTensors(const GgufHeader& header, int64_t alignment, int64_t data_by
 
 }  // namespace
 
+Error GgufUnsupported(std::string_view path, std::string_view key, std::string_view expected, std::string_view found) {
+  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", path,
+                                                   key, expected, Quote(found)));
+}
+
 Result<GgufHeader> ParseGguf(const ByteSource& source, int64_t file_bytes, std::string_view what) {
   Cursor cursor(source, file_bytes, what);
   TRY_ASSIGN(const uint32_t magic, cursor.Number<uint32_t>());

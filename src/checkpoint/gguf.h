@@ -21,6 +21,9 @@ namespace trivet::checkpoint {
 /// Whether a MODEL path names a GGUF file.
 inline bool IsGguf(std::string_view path) { return path.ends_with(".gguf"); }
 
+/// A key or tensor of the file at `path` that is understood and not supported.
+Error GgufUnsupported(std::string_view path, std::string_view key, std::string_view expected, std::string_view found);
+
 /// What a header says. Metadata values are integers, floats, booleans, strings and (nested) arrays of them; strings
 /// inside arrays may be any bytes. `tensors` are in file order with row-major shapes, slowest extent first, and file =
 /// 0.

@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/str.h"
+#include "checkpoint/gguf.h"
 #include "checkpoint/gguf_names.h"
 #include "checkpoint/gguf_rope.h"
 
@@ -97,18 +98,13 @@ constexpr std::array<KeyPair, 7> kGenerationKeys = {{{"tokenizer.ggml.bos_token_
                                                      {"general.sampling.min_p", "min_p"},
                                                      {"general.sampling.penalty_repeat", "repetition_penalty"}}};
 
-Error Unsupported(std::string_view what, std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", what,
-                                                   key, expected, Quote(found)));
-}
-
 constexpr int64_t kMaxExtent = int64_t{1} << 40;  // beyond any, and small enough to be multiplied
 
 // An extent that may be absent.
 Result<int64_t> Extent(const Source& source, std::string_view key, int64_t fallback) {
   TRY_ASSIGN(const int64_t value, GetInt(source.metadata(), source.Key(key), fallback, source.path));
   if (value >= 0 && value <= kMaxExtent) return value;
-  return Unsupported(source.path, source.Key(key), fmt::format("0 to {}", kMaxExtent), fmt::format("{}", value));
+  return GgufUnsupported(source.path, source.Key(key), fmt::format("0 to {}", kMaxExtent), fmt::format("{}", value));
 }
 
 // Options that would change the arithmetic.
@@ -117,15 +113,15 @@ Status CheckSupported(const Source& source, const Architecture& architecture) {
   TRY_ASSIGN(const int64_t key, Extent(source, "attention.key_length", 0));
   TRY_ASSIGN(const int64_t value, Extent(source, "attention.value_length", key));
   if (key != value && !architecture.latent) {
-    return Unsupported(source.path, source.Key("attention.value_length"), fmt::format("{}, as of keys", key),
-                       fmt::format("{}", value));
+    return GgufUnsupported(source.path, source.Key("attention.value_length"), fmt::format("{}, as of keys", key),
+                           fmt::format("{}", value));
   }
   for (const KeyPair& pair : kKeys) {
     const Json* found = Find(metadata, source.Key(pair.from));
     if (found == nullptr) continue;
     if (!found->is_number() && !found->is_boolean()) {
-      return Unsupported(source.path, source.Key(pair.from), "one number for all layers",
-                         DumpJson(*found).substr(0, 80));
+      return GgufUnsupported(source.path, source.Key(pair.from), "one number for all layers",
+                             DumpJson(*found).substr(0, 80));
     }
     if (found->is_number_integer()) TRY(Extent(source, pair.from, 0));
   }
@@ -138,8 +134,8 @@ Status AddPartialRotary(const Source& source, const Architecture& architecture, 
   TRY_ASSIGN(const int64_t rotary, Extent(source, "rope.dimension_count", head_dim));
   if (rotary == head_dim || architecture.latent) return {};
   if (architecture.interleaved || rotary <= 0 || rotary > head_dim) {
-    return Unsupported(source.path, source.Key("rope.dimension_count"), fmt::format("{}, the head's", head_dim),
-                       fmt::format("{}", rotary));
+    return GgufUnsupported(source.path, source.Key("rope.dimension_count"), fmt::format("{}, the head's", head_dim),
+                           fmt::format("{}", rotary));
   }
   (*config)["partial_rotary_factor"] = static_cast<double>(rotary) / static_cast<double>(head_dim);
   return {};
@@ -151,7 +147,7 @@ Status AddLayerTypes(const Source& source, int64_t layers, Json* config) {
   const Json* recurrent = Find(source.metadata(), key);
   if (recurrent == nullptr) return {};
   if (!recurrent->is_array() || static_cast<int64_t>(recurrent->size()) < layers) {
-    return Unsupported(source.path, key, "a list of all layers", DumpJson(*recurrent).substr(0, 80));
+    return GgufUnsupported(source.path, key, "a list of all layers", DumpJson(*recurrent).substr(0, 80));
   }
   Json types = Json::array();
   for (int64_t i = 0; i < layers; ++i) {
@@ -167,15 +163,15 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
   TRY_ASSIGN(const int64_t heads, NeedInt(*config, "num_attention_heads", source.path));
   TRY_ASSIGN(const int64_t blocks, NeedInt(*config, "num_hidden_layers", source.path));
   if (heads <= 0) {
-    return Unsupported(source.path, source.Key("attention.head_count"), "at least 1", fmt::format("{}", heads));
+    return GgufUnsupported(source.path, source.Key("attention.head_count"), "at least 1", fmt::format("{}", heads));
   }
   TRY_ASSIGN(const int64_t head_dim, GetInt(*config, "head_dim", hidden / heads, source.path));
   (*config)["head_dim"] = head_dim;
   // Blocks that predict further tokens are counted, too.
   TRY_ASSIGN(const int64_t extra, Extent(source, "nextn_predict_layers", 0));
   if (extra > blocks) {
-    return Unsupported(source.path, source.Key("nextn_predict_layers"), fmt::format("0 to {}", blocks),
-                       fmt::format("{}", extra));
+    return GgufUnsupported(source.path, source.Key("nextn_predict_layers"), fmt::format("0 to {}", blocks),
+                           fmt::format("{}", extra));
   }
   (*config)["num_hidden_layers"] = blocks - extra;
   TRY(AddLayerTypes(source, blocks - extra, config));
@@ -184,8 +180,8 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
   if (value_heads > 0) {
     TRY_ASSIGN(const int64_t channels, NeedInt(*config, "linear_value_head_dim", source.path));
     if (channels % value_heads != 0) {
-      return Unsupported(source.path, source.Key("ssm.inner_size"), fmt::format("a multiple of {}", value_heads),
-                         fmt::format("{}", channels));
+      return GgufUnsupported(source.path, source.Key("ssm.inner_size"), fmt::format("a multiple of {}", value_heads),
+                             fmt::format("{}", channels));
     }
     (*config)["linear_value_head_dim"] = channels / value_heads;
   }
@@ -196,7 +192,7 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
 Status DeriveLlama(const Source& source, Json*) {
   TRY_ASSIGN(const int64_t experts, Extent(source, "expert_count", 0));
   return experts == 0 ? Status()
-                      : Unsupported(source.path, source.Key("expert_count"), "0", fmt::format("{}", experts));
+                      : GgufUnsupported(source.path, source.Key("expert_count"), "0", fmt::format("{}", experts));
 }
 
 Status DeriveGemma3(const Source& source, Json* config) {
@@ -219,7 +215,7 @@ Status DeriveDeepseek2Experts(const Source& source, Json* config) {
   const bool corrected = source.checkpoint.Find(fmt::format("blk.{}.exp_probs_b.bias", first)) != nullptr;
   TRY_ASSIGN(const int64_t gating, Extent(source, "expert_gating_func", corrected ? kSigmoid : 1));
   if (experts > 0 && gating != kSigmoid) {
-    return Unsupported(source.path, source.Key("expert_gating_func"), "2, for sigmoid", fmt::format("{}", gating));
+    return GgufUnsupported(source.path, source.Key("expert_gating_func"), "2, for sigmoid", fmt::format("{}", gating));
   }
   const bool grouped = experts == kExpertsInGroups;
   if (!config->contains("n_group")) (*config)["n_group"] = grouped ? 8 : 1;
@@ -310,7 +306,7 @@ Result<ModelFiles> BindGguf(const std::string& path, Checkpoint* checkpoint) {
     known += fmt::format("{}{}", known.empty() ? "" : ", ", row.name);
   }
   if (architecture == nullptr)
-    return Unsupported(path, "general.architecture", "one of " + known, name.empty() ? "none" : name);
+    return GgufUnsupported(path, "general.architecture", "one of " + known, name.empty() ? "none" : name);
   ModelFiles files;
   files.dir = path;
   TRY_ASSIGN(files.config, ConfigOf(*architecture, {*checkpoint, fmt::format("{}.", name), path}));

@@ -7,16 +7,12 @@
 #include <vector>
 
 #include "base/str.h"
+#include "checkpoint/gguf.h"
 
 namespace trivet::checkpoint {
 namespace {
 
 constexpr int64_t kMaxFactorBytes = 1 << 16;
-
-Error Unsupported(std::string_view path, std::string_view key, std::string_view expected, std::string_view found) {
-  return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", path,
-                                                   key, expected, Quote(found)));
-}
 
 // Reads one file's rule.
 class Reader {
@@ -32,10 +28,10 @@ class Reader {
     TRY_ASSIGN(const Json short_factors, Factors("rope_factors_short.weight"));
     const bool none = type == "none" || (type == "linear" && (factor == 0 || factor == 1));
     if (!none && type != "linear" && type != "yarn" && type != "longrope") {
-      return Unsupported(path_, Key("type"), "none, linear, yarn or longrope", type);
+      return GgufUnsupported(path_, Key("type"), "none, linear, yarn or longrope", type);
     }
     if ((!none && !factors.is_null()) || (type == "longrope") == short_factors.is_null()) {
-      return Unsupported(path_, Key("type"), "a rule that goes with the file's tensors of factors", type);
+      return GgufUnsupported(path_, Key("type"), "a rule that goes with the file's tensors of factors", type);
     }
     if (!factors.is_null()) {
       return Json{{"rope_type", "longrope"}, {"short_factor", factors}, {"factor", 1.0}, {"attention_factor", 1.0}};
@@ -67,8 +63,8 @@ class Reader {
     const TensorInfo* info = checkpoint_.Find(name);
     if (info == nullptr) return Json();
     if (info->dtype != tensor::DType::kF32 || info->bytes > kMaxFactorBytes) {
-      return Unsupported(path_, name, "a factor a rotary pair as F32",
-                         fmt::format("{} {}", tensor::DTypeName(info->dtype), ShapeText(info->shape)));
+      return GgufUnsupported(path_, name, "a factor a rotary pair as F32",
+                             fmt::format("{} {}", tensor::DTypeName(info->dtype), ShapeText(info->shape)));
     }
     std::vector<float> factors(static_cast<size_t>(info->bytes) / sizeof(float));
     TRY(checkpoint_.Read(*info, 0, std::as_writable_bytes(std::span(factors))));
@@ -82,11 +78,12 @@ class Reader {
     // Programs multiply the rule's own factor by this one; a config states their product.
     for (const char* key : {"yarn_ext_factor", "yarn_attn_factor", "attn_factor"}) {
       TRY_ASSIGN(const double value, Number(key, 1));
-      if (value != 1) return Unsupported(path_, Key(key), "1", fmt::format("{}", value));
+      if (value != 1) return GgufUnsupported(path_, Key(key), "1", fmt::format("{}", value));
     }
     TRY_ASSIGN(const double log_multiplier, Number("yarn_log_multiplier", 0));
     if (log_multiplier == 0) return {};
-    if (!rope_.latent) return Unsupported(path_, Key("yarn_log_multiplier"), "none", fmt::format("{}", log_multiplier));
+    if (!rope_.latent)
+      return GgufUnsupported(path_, Key("yarn_log_multiplier"), "none", fmt::format("{}", log_multiplier));
     // It is a tenth of mscale_all_dim, and mscale is the same in all models that have it.
     const Json mscale = static_cast<float>(10 * log_multiplier);
     (*rule)["mscale"] = mscale;

@@ -63,7 +63,7 @@ class Communicator {
 
   Status Barrier(bool patient = false) { return group_->Barrier(rank_, patient); }
   /// Whether the group was aborted.
-  bool aborted() const { return group_->aborted().has_value(); }
+  bool aborted() const { return group_->aborted(); }
 
   /// Starts counting the sites of a step, for planted faults.
   void BeginStep() { site_ = 0; }

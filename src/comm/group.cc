@@ -87,11 +87,7 @@ void Group::Abort(const std::string& cause, Code code) {
   FutexWakeAll(control_->generation);
 }
 
-std::optional<std::string> Group::aborted() const {
-  const uint32_t place = control_->abort_cause.load(std::memory_order_acquire);
-  if (place == 0) return std::nullopt;
-  return std::string(control_->causes[place - 1]);
-}
+bool Group::aborted() const { return control_->abort_cause.load(std::memory_order_acquire) > 0; }
 
 Error Group::AbortError() const {
   const uint32_t place = control_->abort_cause.load(std::memory_order_acquire);

@@ -45,10 +45,10 @@ class Group {
 
   /// Poisons the group: every wait, present or future, returns `cause`. The first cause stays.
   void Abort(const std::string& cause, Code code = Code::kPeer);
-  /// The cause, if the group was aborted.
-  std::optional<std::string> aborted() const;
-  /// The cause as an error, with the code it was raised with, so that a file one rank finds damaged is that error on
-  /// all.
+  /// Whether somebody has.
+  bool aborted() const;
+  /// The cause of an aborted group, with the code it was raised with: a file that one rank finds damaged is that error
+  /// on all.
   Error AbortError() const;
 
   /// The counter that `rank` raises as it works.

@@ -114,7 +114,7 @@ Result<bool> Engine::Step(const LogitsSink& sink) {
 Status Engine::Watch() {
   if (failure_) return *failure_;
   ranks_->Watch();
-  if (const std::optional<std::string> cause = group_->aborted()) failure_ = MakeError(Code::kPeer, *cause);
+  if (group_->aborted()) failure_ = group_->AbortError();
   return failure_ ? Status(*failure_) : Status();
 }
 

@@ -88,7 +88,8 @@ TEST(Ranks, AProcessThatExitsIsNoticed) {
     (*ranks)->Watch();
     ::usleep(2000);
   }
-  EXPECT_THAT((*group)->aborted().value_or(""), HasSubstr("found it ended with status 7"));
+  ASSERT_TRUE((*group)->aborted());
+  EXPECT_THAT((*group)->AbortError().message, HasSubstr("found it ended with status 7"));
 }
 
 TEST(Ranks, AProcessThatStaysIsKilledAfterASecond) {
