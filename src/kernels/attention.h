@@ -59,6 +59,7 @@ struct Attention {
   };
   static constexpr std::string_view kName = "attention";
   static std::span<const KernelRow<Attention>> Rows();
+  static std::span<const KernelRow<Attention>> CudaRows();
 };
 
 /// Stores the step's keys and values in their pages.
@@ -76,6 +77,7 @@ struct KvWrite {
   };
   static constexpr std::string_view kName = "kv_write";
   static std::span<const KernelRow<KvWrite>> Rows();
+  static std::span<const KernelRow<KvWrite>> CudaRows();
 };
 
 /// The span that holds token row `t` of the step.

@@ -32,6 +32,7 @@ struct Conv1d {
   };
   static constexpr std::string_view kName = "conv1d";
   static std::span<const KernelRow<Conv1d>> Rows();
+  static std::span<const KernelRow<Conv1d>> CudaRows();
 };
 
 }  // namespace trivet::kernels

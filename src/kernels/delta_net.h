@@ -42,6 +42,7 @@ struct DeltaNet {
   };
   static constexpr std::string_view kName = "delta_net";
   static std::span<const KernelRow<DeltaNet>> Rows();
+  static std::span<const KernelRow<DeltaNet>> CudaRows();
 };
 
 /// Decay and beta of one token and head.

@@ -2,6 +2,7 @@
 // Gates: the MLP's act(gate) * up, and the attention output's sigmoid gate.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -27,11 +28,18 @@ struct GatedAct {
     int64_t width = 0;  // F
     int64_t begin = 0, end = 0;
     Activation activation = Activation::kSilu;
-    float limit = 0, alpha = 0;  // of the clamped form
+    float limit = 0, alpha = 0;      // of the clamped form
+    const int32_t* count = nullptr;  // rows that there are, where kernels can read it; null: all of the range
   };
   static constexpr std::string_view kName = "gated_act";
   static std::span<const KernelRow<GatedAct>> Rows();
+  static std::span<const KernelRow<GatedAct>> CudaRows();
 };
+
+/// The end of the rows that there are.
+inline int64_t EndOf(const GatedAct::Args& args) {
+  return args.count == nullptr ? args.end : std::min<int64_t>(args.end, *args.count);
+}
 
 /// x = x * sigmoid(gate), in place, head by head.
 ///   x      [T, heads * n] float32, dense
@@ -49,6 +57,7 @@ struct SigmoidGate {
   };
   static constexpr std::string_view kName = "sigmoid_gate";
   static std::span<const KernelRow<SigmoidGate>> Rows();
+  static std::span<const KernelRow<SigmoidGate>> CudaRows();
 };
 
 }  // namespace trivet::kernels

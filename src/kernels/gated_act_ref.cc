@@ -6,7 +6,7 @@
 namespace trivet::kernels {
 
 void GatedActRef(const GatedAct::Args& args) {
-  for (int64_t m = args.begin; m < args.end; ++m) {
+  for (int64_t m = args.begin; m < EndOf(args); ++m) {
     const float* gate = args.x + m * 2 * args.width;
     const float* up = gate + args.width;
     float* y = args.y + m * args.width;

@@ -15,7 +15,7 @@ namespace trivet::kernels::HWY_NAMESPACE {
 // One activation over all rows: `Act` names it for scalars and vectors alike.
 template <class Act>
 HWY_INLINE void ActRows(const GatedAct::Args& args, const Act& act) {
-  for (int64_t m = args.begin; m < args.end; ++m) {
+  for (int64_t m = args.begin; m < EndOf(args); ++m) {
     const float* gate = args.x + m * 2 * args.width;
     const float* up = gate + args.width;
     float* y = args.y + m * args.width;

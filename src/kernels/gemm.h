@@ -47,6 +47,7 @@ struct Gemm {
   };
   static constexpr std::string_view kName = "gemm";
   static std::span<const KernelRow<Gemm>> Rows();
+  static std::span<const KernelRow<Gemm>> CudaRows();
 };
 
 }  // namespace trivet::kernels

@@ -7,25 +7,47 @@
 #include <span>
 #include <string_view>
 
+#include "base/backend.h"
+
 namespace trivet::kernels {
 
 /// One way to compute family F. Rows stand in preference order; the first that the machine supports is taken.
+///   F::Rows()      rows of the CPU: they have computed when they return
+///   F::CudaRows()  rows of a GPU: every pointer in Args, and the elements of its spans, is memory of the calling
+///                  thread's device, and the work is put into that thread's default stream. Empty without CUDA.
 template <class F>
 struct KernelRow {
   std::string_view name;  // "gemm/avx512"
-  int64_t target;         // the Highway target bit it needs; 0 for plain C++
+  int64_t target;         // what it needs: a Highway target bit, or a compute capability such as 90; 0: nothing
   void (*run)(const typename F::Args& args);
 };
 
-/// The vector targets of this machine, as Highway's bit set.
-int64_t MachineTargets();
+/// Where kernels run, and what that machine can do.
+struct Target {
+  Backend backend = Backend::kCpu;
+  int64_t level = 0;  // vector targets as Highway's bit set, or the device's compute capability
 
-/// The first row that `targets` supports and that is called `name`, with its family or without (empty: any); null when
+  /// Whether a row that needs `target` runs here.
+  bool Runs(int64_t target) const {
+    return target == 0 || (backend == Backend::kCpu ? (target & level) != 0 : target <= level);
+  }
+};
+
+/// This machine's processor.
+Target CpuTarget();
+
+/// Rows of F for a backend.
+template <class F>
+std::span<const KernelRow<F>> RowsOf(Backend backend) {
+  return backend == Backend::kCpu ? F::Rows() : F::CudaRows();
+}
+
+/// The first row that `target` runs and that is called `name`, with its family or without (empty: any); null when
 /// there is none.
 template <class F>
-const KernelRow<F>* Select(int64_t targets, std::string_view name) {
-  for (const KernelRow<F>& row : F::Rows()) {
-    if (row.target != 0 && (row.target & targets) == 0) continue;
+const KernelRow<F>* Select(const Target& target, std::string_view name) {
+  for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
+    if (!target.Runs(row.target)) continue;
     if (name.empty() || name == row.name || name == row.name.substr(row.name.find('/') + 1)) return &row;
   }
   return nullptr;

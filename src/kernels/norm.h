@@ -6,18 +6,9 @@
 #include <span>
 
 #include "kernels/kernel.h"
+#include "kernels/nested_rows.h"
 
 namespace trivet::kernels {
-
-/// Where a norm's rows stand: `heads` rows of n values inside each of the outer rows.
-///   row r is at data + (r / heads) * stride + (r % heads) * head_stride
-struct NormRows {
-  int64_t heads = 1;
-  int64_t stride = 0;
-  int64_t head_stride = 0;
-
-  int64_t At(int64_t row) const { return row / heads * stride + row % heads * head_stride; }
-};
 
 /// y = (x / sqrt(mean(x^2) + eps)) * (offset + weight), rounded after every operation; the sum as in lanes.h, and
 /// 1 / sqrt as a square root and a division.
@@ -28,9 +19,9 @@ struct NormRows {
 struct RmsNorm {
   struct Args {
     const float* x = nullptr;
-    NormRows x_rows;
+    NestedRows x_rows;
     float* y = nullptr;
-    NormRows y_rows;
+    NestedRows y_rows;
     const float* weight = nullptr;
     int64_t n = 0;
     float eps = 0;
@@ -39,6 +30,7 @@ struct RmsNorm {
   };
   static constexpr std::string_view kName = "rms_norm";
   static std::span<const KernelRow<RmsNorm>> Rows();
+  static std::span<const KernelRow<RmsNorm>> CudaRows();
 };
 
 /// x = x / sqrt(sum(x^2) + 1e-6) * scale, in place.
@@ -47,13 +39,14 @@ struct RmsNorm {
 struct L2Norm {
   struct Args {
     float* x = nullptr;
-    NormRows rows;
+    NestedRows rows;
     int64_t n = 0;
     float scale = 1;
     int64_t begin = 0, end = 0;
   };
   static constexpr std::string_view kName = "l2_norm";
   static std::span<const KernelRow<L2Norm>> Rows();
+  static std::span<const KernelRow<L2Norm>> CudaRows();
 };
 
 /// x = RmsNorm(x, weight, offset 0) * silu(gate), in place: the delta net's output norm, norm first, then gate.
@@ -61,9 +54,9 @@ struct L2Norm {
 struct GatedNorm {
   struct Args {
     float* x = nullptr;
-    NormRows x_rows;
+    NestedRows x_rows;
     const float* gate = nullptr;
-    NormRows gate_rows;
+    NestedRows gate_rows;
     const float* weight = nullptr;
     int64_t n = 0;
     float eps = 0;
@@ -71,6 +64,7 @@ struct GatedNorm {
   };
   static constexpr std::string_view kName = "gated_norm";
   static std::span<const KernelRow<GatedNorm>> Rows();
+  static std::span<const KernelRow<GatedNorm>> CudaRows();
 };
 
 }  // namespace trivet::kernels

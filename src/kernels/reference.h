@@ -5,6 +5,7 @@
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
+#include "kernels/expert_gemm.h"
 #include "kernels/gated_act.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
@@ -28,5 +29,12 @@ void RopeRef(const Rope::Args& args);
 void RouteRef(const Route::Args& args);
 void AddBiasRef(const AddBias::Args& args);
 void AddSumsRef(const AddSums::Args& args);
+void MapRef(const Map::Args& args);
+void CopyRowsRef(const CopyRows::Args& args);
+void GroupPairsRef(const GroupPairs::Args& args);
+void ExpertGemmRef(const ExpertGemm::Args& args);
+
+/// The products of each slot's pairs by args.gemm, many at a time.
+void ExpertGemmGrouped(const ExpertGemm::Args& args);
 
 }  // namespace trivet::kernels

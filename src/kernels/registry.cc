@@ -16,7 +16,8 @@ template <class Set, class Visit>
 void ForEach(Set& set, Visit visit) {
   visit(set.embed), visit(set.rms_norm), visit(set.l2_norm), visit(set.gated_norm), visit(set.gemm), visit(set.rope);
   visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate), visit(set.conv1d), visit(set.delta_net);
-  visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums);
+  visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.map);
+  visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm);
 }
 
 template <class F>
@@ -26,17 +27,17 @@ template <class Row>
 using Family = decltype(FamilyOf(std::declval<Row>()));
 
 template <class F>
-std::vector<std::string> Runnable() {
+std::vector<std::string> Runnable(const Target& target) {
   std::vector<std::string> names;
-  for (const KernelRow<F>& row : F::Rows()) {
-    if (row.target == 0 || (row.target & MachineTargets()) != 0) names.emplace_back(row.name);
+  for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
+    if (target.Runs(row.target)) names.emplace_back(row.name);
   }
   return names;
 }
 
 }  // namespace
 
-int64_t MachineTargets() { return hwy::SupportedTargets(); }
+Target CpuTarget() { return {Backend::kCpu, hwy::SupportedTargets()}; }
 
 std::span<const KernelRow<KvWrite>> KvWrite::Rows() {
   static constexpr KernelRow<KvWrite> kRows[] = {{"kv_write/ref", 0, KvWriteRef}};
@@ -63,40 +64,63 @@ std::span<const KernelRow<AddSums>> AddSums::Rows() {
   return kRows;
 }
 
+std::span<const KernelRow<Map>> Map::Rows() {
+  static constexpr KernelRow<Map> kRows[] = {{"map/ref", 0, MapRef}};
+  return kRows;
+}
+std::span<const KernelRow<CopyRows>> CopyRows::Rows() {
+  static constexpr KernelRow<CopyRows> kRows[] = {{"copy_rows/ref", 0, CopyRowsRef}};
+  return kRows;
+}
+std::span<const KernelRow<GroupPairs>> GroupPairs::Rows() {
+  static constexpr KernelRow<GroupPairs> kRows[] = {{"group_pairs/ref", 0, GroupPairsRef}};
+  return kRows;
+}
+std::span<const KernelRow<ExpertGemm>> ExpertGemm::Rows() {
+  static constexpr KernelRow<ExpertGemm> kRows[] = {{"expert_gemm/grouped", 0, ExpertGemmGrouped},
+                                                    {"expert_gemm/ref", 0, ExpertGemmRef}};
+  return kRows;
+}
+
 std::vector<std::string> Kernels::Names() const {
   std::vector<std::string> names;
   ForEach(*this, [&](const auto* row) { names.emplace_back(row->name); });
   return names;
 }
 
-std::vector<std::vector<std::string>> RunnableRows() {
+std::vector<std::vector<std::string>> RunnableRows(const Target& target) {
   std::vector<std::vector<std::string>> all;
   const Kernels none;
-  ForEach(none, [&](auto row) { all.push_back(Runnable<Family<decltype(row)>>()); });
+  ForEach(none, [&](auto row) { all.push_back(Runnable<Family<decltype(row)>>(target)); });
   return all;
 }
 
-Result<Kernels> SelectKernels(const KernelOptions& options) {
+Result<Kernels> SelectKernels(const Target& target, const KernelOptions& options) {
   Kernels chosen;
   bool known = options.rows.empty();
   std::map<std::string, std::string> left = options.force;  // entries that named no row
   ForEach(chosen, [&](auto& row) {
     using F = Family<std::remove_reference_t<decltype(row)>>;
-    row = Select<F>(MachineTargets(), options.rows);
+    row = Select<F>(target, options.rows);
     known |= row != nullptr;
-    if (row == nullptr) row = Select<F>(MachineTargets(), "");
+    if (row == nullptr) row = Select<F>(target, "");
     const auto force = left.find(std::string(F::kName));
     if (force == left.end()) return;
-    const KernelRow<F>* forced = Select<F>(MachineTargets(), force->second);
+    const KernelRow<F>* forced = Select<F>(target, force->second);
     if (forced == nullptr || forced->name != force->second) return;
     row = forced;
     left.erase(force);
   });
+  if (chosen.gemm == nullptr) {
+    return MakeError(Code::kUsage, fmt::format("kernel rows: expected a build with {}, found one without; build where "
+                                               "its compiler is, or choose --backend cpu",
+                                               BackendName(target.backend)));
+  }
   if (known && left.empty()) return chosen;
   const std::string found = known ? fmt::format("{}={}", left.begin()->first, left.begin()->second) : options.rows;
   return MakeError(Code::kUsage, fmt::format("kernel rows: expected rows this machine runs ({}), found \"{}\"; choose "
                                              "one of them",
-                                             RunnableRows(), Quote(found)));
+                                             RunnableRows(target), Quote(found)));
 }
 
 }  // namespace trivet::kernels

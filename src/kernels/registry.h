@@ -10,6 +10,7 @@
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
+#include "kernels/expert_gemm.h"
 #include "kernels/gated_act.h"
 #include "kernels/gemm.h"
 #include "kernels/norm.h"
@@ -34,6 +35,10 @@ struct Kernels {
   const KernelRow<GatedAct>* gated_act = nullptr;
   const KernelRow<AddBias>* add_bias = nullptr;
   const KernelRow<AddSums>* add_sums = nullptr;
+  const KernelRow<Map>* map = nullptr;
+  const KernelRow<CopyRows>* copy_rows = nullptr;
+  const KernelRow<GroupPairs>* group_pairs = nullptr;
+  const KernelRow<ExpertGemm>* expert_gemm = nullptr;
 
   /// Names of the rows, in the order above.
   std::vector<std::string> Names() const;
@@ -47,10 +52,10 @@ struct KernelOptions {
 };
 
 /// Chooses a row for every family.
-/// Errors:  kUsage when a name exists nowhere or the machine cannot run it: lists what can.
-Result<Kernels> SelectKernels(const KernelOptions& options);
+/// Errors:  kUsage when a name exists nowhere or the target cannot run it: lists what can.
+Result<Kernels> SelectKernels(const Target& target, const KernelOptions& options);
 
-/// Row names of every family that this machine can run, in preference order.
-std::vector<std::vector<std::string>> RunnableRows();
+/// Row names of every family that `target` can run, in preference order.
+std::vector<std::vector<std::string>> RunnableRows(const Target& target);
 
 }  // namespace trivet::kernels

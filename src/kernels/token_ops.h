@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What happens to whole token rows: lookup, rotation, routing, residual sums. Memory-bound or tiny, so plain C++ is
-// their only row.
+// What happens to whole token rows: lookup, rotation, routing, copies, residual sums. Memory-bound or tiny, so plain
+// C++ is their only row on a processor.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +8,7 @@
 
 #include "kernels/fixed_point.h"
 #include "kernels/kernel.h"
+#include "kernels/nested_rows.h"
 #include "kernels/weight_format.h"
 
 namespace trivet::kernels {
@@ -27,6 +28,7 @@ struct Embed {
   };
   static constexpr std::string_view kName = "embed";
   static std::span<const KernelRow<Embed>> Rows();
+  static std::span<const KernelRow<Embed>> CudaRows();
 };
 
 /// Rotates the first 2 * half channels of every head in place: (a, b) = (a cos - b sin, b cos + a sin) for the pairs
@@ -48,6 +50,7 @@ struct Rope {
   };
   static constexpr std::string_view kName = "rope";
   static std::span<const KernelRow<Rope>> Rows();
+  static std::span<const KernelRow<Rope>> CudaRows();
 };
 
 /// How a router's logits become weights of the chosen experts.
@@ -65,6 +68,7 @@ enum class RouterKind {
 ///   logits      [T, *] float32, row stride logits_stride, the first E columns
 ///   correction  [E], or null for zeros; of kSigmoid
 ///   experts     [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
+///   slot_of     [E] local slot of each expert or -1, or null for experts themselves; experts then holds slots
 struct Route {
   struct Args {
     const float* logits = nullptr;
@@ -79,13 +83,17 @@ struct Route {
     int64_t groups = 1, groups_kept = 1;
     bool renormalise = true;
     float scaling = 1;
+    const int32_t* slot_of = nullptr;
   };
   static constexpr std::string_view kName = "route";
   static std::span<const KernelRow<Route>> Rows();
+  static std::span<const KernelRow<Route>> CudaRows();
 };
 
-/// x[m][n] += bias[n].
-///   x      [M, N] float32, row stride `stride`;  bias: [N];  range: rows [begin, end)
+/// x[m][n] += bias[row of m][n].
+///   x      [M, N] float32, row stride `stride`;  range: rows [begin, end)
+///   bias   [*, N] dense
+///   rows   [M] row of bias that m adds, -1: none; null: row 0
 struct AddBias {
   struct Args {
     float* x = nullptr;
@@ -93,9 +101,11 @@ struct AddBias {
     const float* bias = nullptr;
     int64_t n = 0;
     int64_t begin = 0, end = 0;
+    const int32_t* rows = nullptr;
   };
   static constexpr std::string_view kName = "add_bias";
   static std::span<const KernelRow<AddBias>> Rows();
+  static std::span<const KernelRow<AddBias>> CudaRows();
 };
 
 /// x += the reduced sum: FromGrid(sums_fixed) or sums_fast, whichever is given.
@@ -109,6 +119,49 @@ struct AddSums {
   };
   static constexpr std::string_view kName = "add_sums";
   static std::span<const KernelRow<AddSums>> Rows();
+  static std::span<const KernelRow<AddSums>> CudaRows();
+};
+
+/// A function of one value.
+enum class MapFunction {
+  kScale,    // x * parameter
+  kSigmoid,  // sigmoid(x)
+  kSoftCap,  // parameter * tanh(x / parameter)
+};
+
+/// y[i] = f(x[i * x_stride]).
+///   x, y   float32; y is dense and may be x when x_stride is 1;  range: elements [begin, end)
+struct Map {
+  struct Args {
+    MapFunction function = MapFunction::kScale;
+    float parameter = 0;
+    const float* x = nullptr;
+    int64_t x_stride = 1;
+    float* y = nullptr;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "map";
+  static std::span<const KernelRow<Map>> Rows();
+  static std::span<const KernelRow<Map>> CudaRows();
+};
+
+/// Row i of y becomes row rows[i] of x.
+///   x, y   float32, rows of n that stand as x_rows and y_rows say; they do not overlap
+///   rows   [end] row of x; null: i itself
+///   range  rows of y [begin, end)
+struct CopyRows {
+  struct Args {
+    const float* x = nullptr;
+    NestedRows x_rows;
+    float* y = nullptr;
+    NestedRows y_rows;
+    int64_t n = 0;
+    const int32_t* rows = nullptr;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "copy_rows";
+  static std::span<const KernelRow<CopyRows>> Rows();
+  static std::span<const KernelRow<CopyRows>> CudaRows();
 };
 
 }  // namespace trivet::kernels

@@ -38,6 +38,11 @@ void SoftmaxWeights(const Route::Args& args, const float* logits, float* weights
   for (int64_t i = 0; i < args.top_k; ++i) weights[i] = weights[i] / sum * args.scaling;
 }
 
+// Turns the chosen experts into their slots.
+void ToSlots(const Route::Args& args, int32_t* experts) {
+  for (int64_t i = 0; args.slot_of != nullptr && i < args.top_k; ++i) experts[i] = args.slot_of[experts[i]];
+}
+
 // Makes experts ineligible whose group is not among the best by the sum of its two largest values.
 void DropGroups(const Route::Args& args, std::vector<float>& choice) {
   const int64_t size = args.experts_total / args.groups;
@@ -98,6 +103,7 @@ void RouteRef(const Route::Args& args) {
     if (args.kind != RouterKind::kSigmoid) {
       TopK(logits, total, args.top_k, experts, weights);
       SoftmaxWeights(args, logits, weights);
+      ToSlots(args, experts);
       continue;
     }
     for (int64_t e = 0; e < total; ++e) {
@@ -112,13 +118,16 @@ void RouteRef(const Route::Args& args) {
     for (int64_t i = 0; i < args.top_k; ++i) {
       weights[i] = (args.renormalise ? weights[i] / (sum + 1e-20F) : weights[i]) * args.scaling;
     }
+    ToSlots(args, experts);
   }
 }
 
 void AddBiasRef(const AddBias::Args& args) {
   for (int64_t m = args.begin; m < args.end; ++m) {
     float* x = args.x + m * args.stride;
-    for (int64_t n = 0; n < args.n; ++n) x[n] += args.bias[n];
+    const int32_t row = args.rows == nullptr ? 0 : args.rows[m];
+    if (row < 0) continue;
+    for (int64_t n = 0; n < args.n; ++n) x[n] += args.bias[row * args.n + n];
   }
 }
 
@@ -127,6 +136,30 @@ void AddSumsRef(const AddSums::Args& args) {
     for (int64_t i = args.begin; i < args.end; ++i) args.x[i] += FromGrid(args.sums_fixed[i]);
   } else {
     for (int64_t i = args.begin; i < args.end; ++i) args.x[i] += args.sums_fast[i];
+  }
+}
+
+void MapRef(const Map::Args& args) {
+  for (int64_t i = args.begin; i < args.end; ++i) {
+    const float x = args.x[i * args.x_stride];
+    switch (args.function) {
+      case MapFunction::kScale:
+        args.y[i] = x * args.parameter;
+        break;
+      case MapFunction::kSigmoid:
+        args.y[i] = Sigmoid<ScalarOps>(x);
+        break;
+      case MapFunction::kSoftCap:
+        args.y[i] = SoftCap<ScalarOps>(x, args.parameter);
+        break;
+    }
+  }
+}
+
+void CopyRowsRef(const CopyRows::Args& args) {
+  for (int64_t i = args.begin; i < args.end; ++i) {
+    const int64_t row = args.rows == nullptr ? i : args.rows[i];
+    std::copy_n(args.x + args.x_rows.At(row), args.n, args.y + args.y_rows.At(i));
   }
 }
 

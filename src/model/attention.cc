@@ -27,7 +27,7 @@ std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& s
   return all;
 }
 
-void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NormRows& heads) {
+void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads) {
   const RopeAngles& angles = step.ropes[static_cast<size_t>(rope)];
   const auto tokens = static_cast<int64_t>(step.tokens.size());
   const kernels::Rope::Args args{x,           heads.stride,      heads.head_stride, heads.heads,
@@ -65,7 +65,7 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   runtime.AddBias(weights.qkv_bias, tokens, stride, qkv);
   float* q = qkv.data();
   float* k = q + shard.q_heads * q_head;
-  const kernels::NormRows queries{shard.q_heads, stride, q_head}, keys{shard.kv_heads, stride, dim};
+  const kernels::NestedRows queries{shard.q_heads, stride, q_head}, keys{shard.kv_heads, stride, dim};
   const double eps = runtime.geometry.norm_eps, offset = runtime.geometry.norm_offset;
   runtime.NormInPlace(q, queries, tokens, {weights.q_norm, dim, eps, offset});
   runtime.NormInPlace(k, keys, tokens, {weights.k_norm, dim, eps, offset});

@@ -35,7 +35,7 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
     runtime.kernels.conv1d->run(part);
   });
   const int64_t heads = tokens * shard.k_heads;
-  const kernels::NormRows rows{shard.k_heads, channels, dk};
+  const kernels::NestedRows rows{shard.k_heads, channels, dk};
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
   runtime.kernels.l2_norm->run({qkv.data(), rows, dk, scale, 0, heads});
   runtime.kernels.l2_norm->run({qkv.data() + shard.k_heads * dk, rows, dk, 1.0F, 0, heads});
@@ -84,8 +84,8 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
     part.end = end;
     runtime.kernels.delta_net->run(part);
   });
-  const kernels::NormRows out_rows{shard.v_heads, shard.v_heads * dv, dv};
-  const kernels::NormRows z_rows{shard.v_heads, stride, dv};
+  const kernels::NestedRows out_rows{shard.v_heads, shard.v_heads * dv, dv};
+  const kernels::NestedRows z_rows{shard.v_heads, stride, dv};
   const auto eps = static_cast<float>(runtime.geometry.norm_eps);
   const int64_t values = tokens * shard.v_heads;
   runtime.Parallel(values, values * dv * 16, [&](int64_t begin, int64_t end) {

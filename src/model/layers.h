@@ -24,7 +24,7 @@ struct LayerPlace {
 std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step);
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
-void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NormRows& heads);
+void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);
 
 /// Runs the attention kernel over all tokens; `args` has everything but the layer's window and the spans.
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args);

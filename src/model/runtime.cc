@@ -96,7 +96,7 @@ void Runtime::Norm(std::span<const float> x, const float* weight, std::span<floa
   RunParallel(*kernels.rms_norm, args, rows, rows * hidden * kElementWork);
 }
 
-void Runtime::NormInPlace(float* x, const kernels::NormRows& rows, int64_t tokens, const NormWeight& norm) const {
+void Runtime::NormInPlace(float* x, const kernels::NestedRows& rows, int64_t tokens, const NormWeight& norm) const {
   if (norm.weight == nullptr || rows.heads == 0) return;
   kernels::RmsNorm::Args args;
   args.x = x;

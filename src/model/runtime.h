@@ -90,7 +90,7 @@ struct Runtime {
   /// y = RMS norm of x, both [rows, H].
   void Norm(std::span<const float> x, const float* weight, std::span<float> y) const;
   /// RMS norms of `n` channels in place: `rows.heads` of them in each of `tokens` rows; nothing without a weight.
-  void NormInPlace(float* x, const kernels::NormRows& rows, int64_t tokens, const NormWeight& norm) const;
+  void NormInPlace(float* x, const kernels::NestedRows& rows, int64_t tokens, const NormWeight& norm) const;
 
   /// Zeroed sums of `tokens` rows in the workspace.
   Sums NewSums(int64_t tokens) const;

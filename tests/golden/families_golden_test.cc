@@ -76,7 +76,7 @@ TEST_P(FamilyGolden, LogitsAreTheSameBytesHoweverTheyAreComputed) {
   }
   std::vector<float> expected;
   for (const engine::EngineOptions& options : variants) {
-    if (!options.kernels.rows.empty() && !kernels::SelectKernels(options.kernels).ok()) continue;
+    if (!options.kernels.rows.empty() && !kernels::SelectKernels(kernels::CpuTarget(), options.kernels).ok()) continue;
     const Result<std::vector<float>> logits = support::Logits(model_, options, {golden_.tokens});
     ASSERT_TRUE(logits.ok()) << support::Describe(options) << ": " << logits.error().message;
     if (expected.empty()) expected = *logits;

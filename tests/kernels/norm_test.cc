@@ -15,8 +15,8 @@ namespace {
 constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 127, 256, 1031};
 
 // Rows inside wider rows: `heads` rows of n with a gap behind each, three more floats behind all.
-NormRows Nested(int64_t heads, int64_t n, int64_t gap) { return {heads, heads * (n + gap) + 3, n + gap}; }
-int64_t Extent(const NormRows& rows, int64_t count) { return count / rows.heads * rows.stride; }
+NestedRows Nested(int64_t heads, int64_t n, int64_t gap) { return {heads, heads * (n + gap) + 3, n + gap}; }
+int64_t Extent(const NestedRows& rows, int64_t count) { return count / rows.heads * rows.stride; }
 
 // An array that starts as `values`.
 Guarded<float> CopyOf(const std::vector<float>& values) {
@@ -34,7 +34,7 @@ void CompareRmsNorm(RowLog* log) {
   for (const int64_t n : kWidths) {
     for (const int64_t heads : {1, 3}) {
       const int64_t count = 6;
-      const NormRows x_rows = Nested(heads, n, 2), y_rows = Nested(heads, n, 0);
+      const NestedRows x_rows = Nested(heads, n, 2), y_rows = Nested(heads, n, 0);
       std::vector<float> x = RandomValues(Extent(x_rows, count), &random, 5);
       const std::vector<float> weight = RandomValues(n, &random);
       if (n == 100) std::fill(x.begin(), x.end(), 0.0F);  // a row of zeros is divided by sqrt(eps)
@@ -59,7 +59,7 @@ void CompareL2Norm(RowLog* log) {
   std::mt19937_64 random(52);
   for (const int64_t n : kWidths) {
     for (const int64_t heads : {1, 4}) {
-      const NormRows rows = Nested(heads, n, 3);
+      const NestedRows rows = Nested(heads, n, 3);
       const std::vector<float> x = RandomValues(Extent(rows, 8), &random, 5);
       log->Compare<L2Norm>(Name(n, heads), [&](const KernelRow<L2Norm>& row, Outputs* outputs) {
         Guarded<float> y = CopyOf(x);
@@ -74,7 +74,7 @@ void CompareGatedNorm(RowLog* log) {
   std::mt19937_64 random(53);
   for (const int64_t n : kWidths) {
     for (const int64_t heads : {1, 2}) {
-      const NormRows rows = Nested(heads, n, 0), gate_rows = Nested(heads, n, 5);
+      const NestedRows rows = Nested(heads, n, 0), gate_rows = Nested(heads, n, 5);
       const std::vector<float> x = RandomValues(Extent(rows, 6), &random, 5);
       const std::vector<float> gate = RandomValues(Extent(gate_rows, 6), &random, 30);
       const std::vector<float> weight = RandomValues(n, &random);

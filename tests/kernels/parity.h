@@ -82,7 +82,7 @@ template <class F>
 std::vector<KernelRow<F>> RunnableRowsOf() {
   std::vector<KernelRow<F>> rows;
   for (const KernelRow<F>& row : F::Rows()) {
-    if (row.target == 0 || (row.target & MachineTargets()) != 0) rows.push_back(row);
+    if (CpuTarget().Runs(row.target)) rows.push_back(row);
   }
   return rows;
 }
@@ -157,5 +157,9 @@ void CompareRope(RowLog* log);
 void CompareRoute(RowLog* log);
 void CompareAddBias(RowLog* log);
 void CompareAddSums(RowLog* log);
+void CompareMap(RowLog* log);
+void CompareCopyRows(RowLog* log);
+void CompareGroupPairs(RowLog* log);
+void CompareExpertGemm(RowLog* log);
 
 }  // namespace trivet::kernels

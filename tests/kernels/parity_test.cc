@@ -17,17 +17,31 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"embed", CompareEmbed},          {"rms_norm", CompareRmsNorm},    {"l2_norm", CompareL2Norm},
-    {"gated_norm", CompareGatedNorm}, {"gemm", CompareGemm},           {"rope", CompareRope},
-    {"kv_write", CompareKvWrite},     {"attention", CompareAttention}, {"sigmoid_gate", CompareSigmoidGate},
-    {"conv1d", CompareConv1d},        {"delta_net", CompareDeltaNet},  {"route", CompareRoute},
-    {"gated_act", CompareGatedAct},   {"add_bias", CompareAddBias},    {"add_sums", CompareAddSums},
+    {"embed", CompareEmbed},
+    {"rms_norm", CompareRmsNorm},
+    {"l2_norm", CompareL2Norm},
+    {"gated_norm", CompareGatedNorm},
+    {"gemm", CompareGemm},
+    {"rope", CompareRope},
+    {"kv_write", CompareKvWrite},
+    {"attention", CompareAttention},
+    {"sigmoid_gate", CompareSigmoidGate},
+    {"conv1d", CompareConv1d},
+    {"delta_net", CompareDeltaNet},
+    {"route", CompareRoute},
+    {"gated_act", CompareGatedAct},
+    {"add_bias", CompareAddBias},
+    {"add_sums", CompareAddSums},
+    {"map", CompareMap},
+    {"copy_rows", CompareCopyRows},
+    {"group_pairs", CompareGroupPairs},
+    {"expert_gemm", CompareExpertGemm},
 };
 
 // Runnable rows of the registry, by family.
 std::set<std::string> RunnableOf(const std::string& family) {
   std::set<std::string> rows;
-  for (const auto& names : RunnableRows()) {
+  for (const auto& names : RunnableRows(CpuTarget())) {
     for (const std::string& name : names) {
       if (name.starts_with(family + "/")) rows.insert(name);
     }
@@ -51,7 +65,7 @@ INSTANTIATE_TEST_SUITE_P(Families, Parity, testing::ValuesIn(kFamilies),
 TEST(ParityTable, HoldsEveryFamilyOfTheRegistry) {
   std::set<std::string> table, registry;
   for (const Family& family : kFamilies) table.insert(family.name);
-  for (const auto& names : RunnableRows()) {
+  for (const auto& names : RunnableRows(CpuTarget())) {
     ASSERT_FALSE(names.empty()) << "a family without a row for this machine";
     registry.insert(names.front().substr(0, names.front().find('/')));
   }

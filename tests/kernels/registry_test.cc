@@ -21,10 +21,14 @@ struct Fake {
         {"fake/wide2", 1, nullptr}, {"fake/e2", 2, nullptr}, {"fake/ref", 0, nullptr}};
     return kRows;
   }
+  static std::span<const KernelRow<Fake>> CudaRows() {
+    static constexpr KernelRow<Fake> kRows[] = {{"fake/sm90", 90, nullptr}, {"fake/cuda", 0, nullptr}};
+    return kRows;
+  }
 };
 
-std::string Chosen(int64_t targets, std::string_view name) {
-  const KernelRow<Fake>* row = Select<Fake>(targets, name);
+std::string Chosen(int64_t level, std::string_view name, Backend backend = Backend::kCpu) {
+  const KernelRow<Fake>* row = Select<Fake>({backend, level}, name);
   return row == nullptr ? "none" : std::string(row->name);
 }
 
@@ -32,6 +36,13 @@ TEST(Select, TakesTheFirstRowTheMachineRuns) {
   EXPECT_EQ(Chosen(3, ""), "fake/wide2");
   EXPECT_EQ(Chosen(2, ""), "fake/e2");
   EXPECT_EQ(Chosen(0, ""), "fake/ref");
+}
+
+TEST(Select, ADevicesRowsNeedAComputeCapability) {
+  EXPECT_EQ(Chosen(90, "", Backend::kCuda), "fake/sm90");
+  EXPECT_EQ(Chosen(120, "", Backend::kCuda), "fake/sm90");
+  EXPECT_EQ(Chosen(80, "", Backend::kCuda), "fake/cuda");
+  EXPECT_EQ(Chosen(90, "ref", Backend::kCuda), "none") << "a processor's row";
 }
 
 TEST(Select, ANameIsWhole) {
@@ -43,32 +54,32 @@ TEST(Select, ANameIsWhole) {
 }
 
 TEST(SelectKernels, DefaultsToTheFirstRunnableRowOfEveryFamily) {
-  const Result<Kernels> chosen = SelectKernels({});
+  const Result<Kernels> chosen = SelectKernels(CpuTarget(), {});
   ASSERT_TRUE(chosen.ok());
   const std::vector<std::string> names = chosen->Names();
-  const std::vector<std::vector<std::string>> runnable = RunnableRows();
+  const std::vector<std::vector<std::string>> runnable = RunnableRows(CpuTarget());
   ASSERT_EQ(names.size(), runnable.size());
   for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ(names[i], runnable[i].front());
 }
 
 TEST(SelectKernels, EveryFamilyHasAReferenceRowThatStandsLast) {
   std::set<std::string> families;
-  for (const std::vector<std::string>& rows : RunnableRows()) {
+  for (const std::vector<std::string>& rows : RunnableRows(CpuTarget())) {
     ASSERT_FALSE(rows.empty());
     EXPECT_THAT(rows.back(), EndsWith("/ref"));
     families.insert(rows.back());
   }
-  EXPECT_EQ(families.size(), RunnableRows().size());
+  EXPECT_EQ(families.size(), RunnableRows(CpuTarget()).size());
 }
 
 TEST(SelectKernels, ANameChoosesThatRowWhereThereIsOne) {
-  const Result<Kernels> chosen = SelectKernels({"ref", {}});
+  const Result<Kernels> chosen = SelectKernels(CpuTarget(), {"ref", {}});
   ASSERT_TRUE(chosen.ok());
   for (const std::string& name : chosen->Names()) EXPECT_THAT(name, EndsWith("/ref"));
-  const std::vector<std::string> gemm_rows = RunnableRows()[4];
+  const std::vector<std::string> gemm_rows = RunnableRows(CpuTarget())[4];
   for (const std::string& row : gemm_rows) {
     const std::string name = row.substr(row.find('/') + 1);
-    const Result<Kernels> by_name = SelectKernels({name, {}});
+    const Result<Kernels> by_name = SelectKernels(CpuTarget(), {name, {}});
     ASSERT_TRUE(by_name.ok()) << name;
     EXPECT_EQ(by_name->gemm->name, row);
     EXPECT_EQ(by_name->route->name, "route/ref");
@@ -76,13 +87,14 @@ TEST(SelectKernels, ANameChoosesThatRowWhereThereIsOne) {
 }
 
 TEST(SelectKernels, ForceWinsForItsFamily) {
-  const Result<Kernels> chosen = SelectKernels({"", {{"gemm", "gemm/ref"}}});
+  const Result<Kernels> chosen = SelectKernels(CpuTarget(), {"", {{"gemm", "gemm/ref"}}});
   ASSERT_TRUE(chosen.ok());
   EXPECT_EQ(chosen->gemm->name, "gemm/ref");
-  EXPECT_EQ(chosen->attention->name, RunnableRows()[7].front());
-  const Result<Kernels> against = SelectKernels({"ref", {{"attention", RunnableRows()[7].front()}}});
+  EXPECT_EQ(chosen->attention->name, RunnableRows(CpuTarget())[7].front());
+  const Result<Kernels> against =
+      SelectKernels(CpuTarget(), {"ref", {{"attention", RunnableRows(CpuTarget())[7].front()}}});
   ASSERT_TRUE(against.ok());
-  EXPECT_EQ(against->attention->name, RunnableRows()[7].front());
+  EXPECT_EQ(against->attention->name, RunnableRows(CpuTarget())[7].front());
   EXPECT_EQ(against->gemm->name, "gemm/ref");
 }
 
@@ -99,7 +111,7 @@ TEST(SelectKernels, NamesThatExistNowhereAreUsageErrors) {
       {{"", {{"attention", "attention/ref"}, {"zzz", "gemm/ref"}}}, "\"zzz=gemm/ref\""},
   };
   for (const auto& [options, found] : cases) {
-    const Result<Kernels> chosen = SelectKernels(options);
+    const Result<Kernels> chosen = SelectKernels(CpuTarget(), options);
     ASSERT_FALSE(chosen.ok()) << found;
     EXPECT_EQ(chosen.error().code, Code::kUsage);
     EXPECT_THAT(chosen.error().message, AllOf(HasSubstr(std::string("found ") + found), HasSubstr("gemm/ref")));

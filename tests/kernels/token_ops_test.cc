@@ -91,6 +91,44 @@ void CompareAddSums(RowLog* log) {
 }
 
 // The property that makes the vocabulary's cut invisible: one rank writes a token's row, the others write zeros.
+void CompareMap(RowLog* log) {
+  std::mt19937_64 random(84);
+  for (const MapFunction function : {MapFunction::kScale, MapFunction::kSigmoid, MapFunction::kSoftCap}) {
+    for (const int64_t stride : {1, 7}) {
+      const std::vector<float> x = RandomValues(300 * stride, &random, 40);
+      log->Compare<Map>("stride=" + std::to_string(stride), [&](const KernelRow<Map>& row, Outputs* outputs) {
+        Guarded<float> y(300);
+        std::fill_n(y.data(), 300, 9.0F);
+        row.run({function, 30, x.data(), stride, y.data(), 3, 299});
+        outputs->Take(y);
+      });
+    }
+  }
+}
+
+void CompareCopyRows(RowLog* log) {
+  std::mt19937_64 random(85);
+  for (const int64_t n : {1, 5, 128, 1000}) {
+    const std::vector<float> x = RandomValues(12 * (n + 3), &random);
+    const std::vector<int32_t> picked{11, 0, 3, 3, 7, 8};
+    for (const bool pick : {false, true}) {
+      log->Compare<CopyRows>("n=" + std::to_string(n), [&](const KernelRow<CopyRows>& row, Outputs* outputs) {
+        Guarded<float> y(6 * (n + 1));
+        std::fill_n(y.data(), y.size(), 9.0F);
+        row.run({x.data(),
+                 {2, 2 * (n + 3), n + 3},
+                 y.data(),
+                 {3, 3 * (n + 1), n + 1},
+                 n,
+                 pick ? picked.data() : nullptr,
+                 1,
+                 6});
+        outputs->Take(y);
+      });
+    }
+  }
+}
+
 TEST(Embed, ExactlyOneRankWritesEachToken) {
   std::mt19937_64 random(75);
   constexpr int64_t kVocab = 70, kHidden = 5;
@@ -214,6 +252,28 @@ TEST(AddBias, LeavesWhatLiesBetweenRows) {
   const float bias[] = {10, 20};
   AddBiasRef({x, 3, bias, 2, 1, 2});
   EXPECT_EQ(std::vector(x, x + 6), (std::vector<float>{1, 2, 9, 13, 24, 9}));
+}
+
+TEST(AddBias, PicksARowOfTheBias) {
+  float x[] = {1, 2, 3, 4, 5, 6};
+  const float bias[] = {10, 20, 30, 40};
+  const int32_t rows[] = {1, -1, 0};
+  AddBiasRef({x, 2, bias, 2, 0, 3, rows});
+  EXPECT_EQ(std::vector(x, x + 6), (std::vector<float>{31, 42, 3, 4, 15, 26}));
+}
+
+TEST(Route, NamesSlotsWhereExpertsHaveThem) {
+  const float logits[] = {1, 3, 2};
+  const int32_t slot_of[] = {0, -1, 1};
+  int32_t slots[2];
+  float weights[2];
+  Route::Args args{logits, 3, 3, 2, slots, weights, 0, 1};
+  args.slot_of = slot_of;
+  for (const RouterKind kind : {RouterKind::kSoftmaxChosen, RouterKind::kSigmoid}) {
+    args.kind = kind;
+    RouteRef(args);
+    EXPECT_EQ(std::vector(slots, slots + 2), (std::vector<int32_t>{-1, 1}));
+  }
 }
 
 TEST(AddSums, AddsTheValueOfTheGridSum) {

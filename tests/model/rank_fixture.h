@@ -105,7 +105,7 @@ class RankFixture {
                                  Model::WorkspaceBytes(geometry_, shard_, options.tokens, options.tokens), "scratch"))
                        .value()),
         caches_(std::move(cache::Caches::Make(geometry_, shard_, {8, 2})).value()),
-        kernels_(std::move(kernels::SelectKernels({})).value()),
+        kernels_(std::move(kernels::SelectKernels(kernels::CpuTarget(), {})).value()),
         runtime_{geometry_,  layout_, shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
                  workspace_, caches_, &sites_, &flags_},
         weights_(Weights::Bind(geometry_, shard_, Load(options))) {}

@@ -231,7 +231,7 @@ TEST_F(LayoutIdentity, AShortCache) {
 
 TEST_F(LayoutIdentity, EveryKernelRow) {
   std::set<std::string> suffixes;
-  for (const std::vector<std::string>& family : kernels::RunnableRows()) {
+  for (const std::vector<std::string>& family : kernels::RunnableRows(kernels::CpuTarget())) {
     for (const std::string& row : family) suffixes.insert(row.substr(row.find('/') + 1));
   }
   ASSERT_TRUE(suffixes.contains("ref"));
