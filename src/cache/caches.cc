@@ -18,15 +18,16 @@ int64_t Product(std::initializer_list<int64_t> sizes) {
 
 }  // namespace
 
-Result<Caches::Block> Caches::MakeBlock(int64_t elements, const char* what) {
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(Product({elements, sizeof(float)}), what));
+Result<Caches::Block> Caches::MakeBlock(const device::Device& device, int64_t elements, const char* what) {
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device, Product({elements, sizeof(float)}), what));
   Block block;
   block.data = buffer.As<float>().data();
   block.buffer = std::move(buffer);
   return block;
 }
 
-Result<Caches> Caches::Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits) {
+Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
+                            const CacheLimits& limits) {
   Caches caches;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const int64_t kv_heads = shard.attention.kv_heads;
@@ -37,11 +38,13 @@ Result<Caches> Caches::Make(const plan::Geometry& geometry, const plan::RankShar
   for (const plan::LayerGeometry& layer : geometry.layers) {
     if (plan::HasKv(layer.mixer)) {
       const int64_t both = geometry.key_dim() + geometry.value_dim();
-      TRY_ASSIGN(Block kv, MakeBlock(Product({limits.pages, kv_heads, kPageTokens, both}), "KV cache"));
+      TRY_ASSIGN(Block kv, MakeBlock(device, Product({limits.pages, kv_heads, kPageTokens, both}), "KV cache"));
       caches.kv_.push_back(std::move(kv));
     } else {
-      TRY_ASSIGN(Block state, MakeBlock(Product({limits.state_slots, caches.state_stride_}), "delta-net states"));
-      TRY_ASSIGN(Block conv, MakeBlock(Product({limits.state_slots, caches.conv_stride_}), "convolution states"));
+      TRY_ASSIGN(Block state,
+                 MakeBlock(device, Product({limits.state_slots, caches.state_stride_}), "delta-net states"));
+      TRY_ASSIGN(Block conv,
+                 MakeBlock(device, Product({limits.state_slots, caches.conv_stride_}), "convolution states"));
       caches.state_.push_back(std::move(state));
       caches.conv_.push_back(std::move(conv));
     }

@@ -26,7 +26,8 @@ struct CacheLimits {
 class Caches {
  public:
   /// Errors: kCapacity.
-  static Result<Caches> Make(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits);
+  static Result<Caches> Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
+                             const CacheLimits& limits);
 
   /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each,
   /// where keys and values may have widths of their own.
@@ -48,7 +49,7 @@ class Caches {
     device::Buffer buffer;
     float* data = nullptr;
   };
-  static Result<Block> MakeBlock(int64_t elements, const char* what);
+  static Result<Block> MakeBlock(const device::Device& device, int64_t elements, const char* what);
 
   std::vector<Block> kv_, state_, conv_;
   int64_t key_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;

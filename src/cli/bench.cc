@@ -66,7 +66,7 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
 class ReadLoop {
  public:
   static Result<std::unique_ptr<ReadLoop>> Make(int64_t bytes, int threads) {
-    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(bytes / 64 * 64, "read benchmark"));
+    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device::Device(), bytes / 64 * 64, "read benchmark"));
     std::unique_ptr<ReadLoop> loop(new ReadLoop(std::move(buffer), threads));
     std::fill(loop->words_.begin(), loop->words_.end(), 1);
     return loop;

@@ -7,27 +7,46 @@
 
 #include "base/str.h"
 #include "cli/commands.h"
-#include "kernels/registry.h"
+#include "engine/rank.h"
 
 namespace trivet::cli {
 
+namespace {
+
+struct Flags {
+  std::string rows, backend = "cpu";
+};
+
+Status Print(const Flags& flags) {
+  TRY_ASSIGN(const Backend backend, ParseBackend(flags.backend));
+  TRY_ASSIGN(const device::Device device, device::Device::Open(backend, 0));
+  const kernels::Target target = engine::TargetOf(device);
+  TRY_ASSIGN(const kernels::Kernels chosen, kernels::SelectKernels(target, {flags.rows, {}}));
+  const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  std::printf("cores            %u\nmemory           %s\n", std::thread::hardware_concurrency(),
+              HumanBytes(memory).c_str());
+  if (backend != Backend::kCpu) {
+    std::printf("device 0         %s, compute capability %.1f, %s free\n", device.name(),
+                static_cast<double>(device.level()) / 10, HumanBytes(static_cast<double>(device.FreeBytes())).c_str());
+  }
+  std::printf("\n%-16s %-24s %s\n", "kernel family", "chosen row", "rows this machine runs");
+  const std::vector<std::string> names = chosen.Names();
+  const std::vector<std::vector<std::string>> runnable = kernels::RunnableRows(target);
+  for (size_t i = 0; i < names.size(); ++i) {
+    std::string all;
+    for (const std::string& row : runnable[i]) all += (all.empty() ? "" : ", ") + row;
+    std::printf("%-16s %-24s %s\n", names[i].substr(0, names[i].find('/')).c_str(), names[i].c_str(), all.c_str());
+  }
+  return {};
+}
+
+}  // namespace
+
 Run AddDoctor(CLI::App* app) {
-  auto rows = std::make_shared<std::string>();  // shared_ptr: CLI11 keeps a pointer into it until the command has run
-  app->add_option("--rows", *rows, "kernel rows: a suffix such as ref, avx2 or avx512");
-  return [rows]() -> Status {
-    TRY_ASSIGN(const kernels::Kernels chosen, kernels::SelectKernels(kernels::CpuTarget(), {*rows, {}}));
-    const double memory = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-    std::printf("cores            %u\nmemory           %s\n\n%-16s %-24s %s\n", std::thread::hardware_concurrency(),
-                HumanBytes(memory).c_str(), "kernel family", "chosen row", "rows this machine runs");
-    const std::vector<std::string> names = chosen.Names();
-    const std::vector<std::vector<std::string>> runnable = kernels::RunnableRows(kernels::CpuTarget());
-    for (size_t i = 0; i < names.size(); ++i) {
-      std::string all;
-      for (const std::string& row : runnable[i]) all += (all.empty() ? "" : ", ") + row;
-      std::printf("%-16s %-24s %s\n", names[i].substr(0, names[i].find('/')).c_str(), names[i].c_str(), all.c_str());
-    }
-    return {};
-  };
+  auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  app->add_option("--rows", flags->rows, "kernel rows: a suffix such as ref, avx2 or avx512");
+  app->add_option("--backend", flags->backend, "cpu or cuda");
+  return [flags] { return Print(*flags); };
 }
 
 }  // namespace trivet::cli

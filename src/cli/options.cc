@@ -42,7 +42,10 @@ Result<engine::OpenedModel> LayoutFlags::Open() const {
 void EngineFlags::Add(CLI::App* app) {
   layout.Add(app);
   app->add_option("--launch", launch, "ranks as threads or as processes");
-  app->add_option("--numerics", numerics, "exact: the same bits for every layout; fast: for the same layout only");
+  app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
+  app->add_option(
+      "--numerics", numerics,
+      "exact: the same bits for every layout; portable: and on every backend; fast: for the same layout only");
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
   app->add_option("--max-num-seqs", max_sequences, "sequences that run at once, 1 to 4096");
@@ -65,11 +68,13 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   engine::EngineOptions options;
   TRY_ASSIGN(options.layout, layout.Options());
   TRY_ASSIGN(options.launch, engine::ParseLaunch(launch));
+  TRY_ASSIGN(options.backend, ParseBackend(backend));
   if (numerics == "fast") {
     options.numerics = kernels::Numerics::kFast;
-  } else if (numerics != "exact") {
-    return MakeError(Code::kUsage,
-                     fmt::format("--numerics: expected exact or fast, found \"{}\"; choose one", Quote(numerics)));
+  } else if (numerics != "exact" && numerics != "portable") {
+    // Every row of every backend follows the portable contract so far, so the two are one.
+    return MakeError(Code::kUsage, fmt::format("--numerics: expected exact, portable or fast, found \"{}\"; choose one",
+                                               Quote(numerics)));
   }
   options.kernels.rows = rows;
   for (const std::string& text : force) {

@@ -34,6 +34,7 @@ struct LayoutFlags {
 struct EngineFlags {
   LayoutFlags layout;
   std::string launch = "threads";
+  std::string backend = "cpu";
   std::string numerics = "exact";
   std::string rows;
   std::vector<std::string> force;

@@ -31,13 +31,13 @@ Status Communicator::AllReduce(std::span<uint32_t> values) { return Reduce(value
 
 // The planted mistakes that touch a part before it is handed over.
 template <class T>
-void Communicator::Spoil(std::span<T> values) {
+void Communicator::Spoil(std::span<T> part) const {
   const bool bf16 = fault_.Hits(FaultKind::kPartialBF16, rank_), scale = fault_.Hits(FaultKind::kLocalScale, rank_);
   if ((!bf16 && !scale) || site_ != fault_.site) return;
   double largest = 0;
-  for (const T value : values) largest = std::max(largest, std::fabs(static_cast<double>(value)));
+  for (const T value : part) largest = std::max(largest, std::fabs(static_cast<double>(value)));
   if (largest == 0) return;
-  for (T& value : values) {
+  for (T& value : part) {
     if (bf16) {
       const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
       value = static_cast<T>(std::bit_cast<float>((bits + 0x8000U) & 0xFFFF0000U));
@@ -49,14 +49,12 @@ void Communicator::Spoil(std::span<T> values) {
 
 template <class T>
 Status Communicator::Reduce(std::span<T> values) {
-  if constexpr (!std::is_same_v<T, uint32_t>) {
-    Spoil(values);
-    ++site_;
-  }
+  if (size() == 1 && fault_.kind == FaultKind::kNone) return {};
   const size_t most = kPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
   }
+  if constexpr (!std::is_same_v<T, uint32_t>) ++site_;
   return {};
 }
 
@@ -75,20 +73,32 @@ void Communicator::Sum(int64_t parity, int64_t begin, std::span<T> out) const {
 }
 
 template <class T>
+std::span<T> Communicator::HostOf(std::span<T> values) {
+  if (device_.backend() == Backend::kCpu) return values;
+  staging_.resize(values.size_bytes());
+  return {reinterpret_cast<T*>(staging_.data()), values.size()};
+}
+
+template <class T>
 Status Communicator::ReducePiece(std::span<T> values) {
   const int64_t parity = calls_++ & 1;
   const auto n = static_cast<int64_t>(values.size());
-  std::memcpy(group_->slot(rank_, parity), values.data(), values.size_bytes());
+  const auto bytes = static_cast<int64_t>(values.size_bytes());
+  std::span<T> part(reinterpret_cast<T*>(group_->slot(rank_, parity)), values.size());
+  device_.Download(part.data(), values.data(), bytes);
+  if constexpr (!std::is_same_v<T, uint32_t>) Spoil(part);
   TRY(group_->Barrier(rank_));
-  if (Choose(static_cast<int64_t>(values.size_bytes())) == Algorithm::kOneShot) {
-    Sum<T>(parity, 0, values);
+  if (Choose(bytes) == Algorithm::kOneShot) {
+    const std::span<T> sum = HostOf(values);
+    Sum<T>(parity, 0, sum);
+    if (sum.data() != values.data()) device_.Upload(values.data(), sum.data(), bytes);
     return {};
   }
   const int64_t begin = n * rank_ / size(), end = n * (rank_ + 1) / size();
   T* result = reinterpret_cast<T*>(group_->result(parity));
   Sum<T>(parity, begin, std::span<T>(result + begin, static_cast<size_t>(end - begin)));
   TRY(group_->Barrier(rank_));
-  std::memcpy(values.data(), result, values.size_bytes());
+  device_.Upload(values.data(), result, bytes);
   return {};
 }
 
@@ -104,13 +114,19 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
   constexpr int64_t kMost = (kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
   const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, kMost);
   const int64_t rows_at_once = kMost / columns_at_once;
+  ColumnRange own = local;
+  if (device_.backend() != Backend::kCpu && local.columns > 0) {
+    staging_.resize(static_cast<size_t>(rows * local.stride) * sizeof(float));
+    device_.Download(staging_.data(), local.data, static_cast<int64_t>(staging_.size()));
+    own.data = reinterpret_cast<const float*>(staging_.data());
+  }
   for (int64_t row = 0; row < rows; row += rows_at_once) {
     for (int64_t column = 0; column < full_columns; column += columns_at_once) {
-      ColumnRange piece = local;
-      const int64_t skipped = std::min(column, local.columns);
-      piece.data += row * local.stride + skipped;
+      ColumnRange piece = own;
+      const int64_t skipped = std::min(column, own.columns);
+      piece.data += row * own.stride + skipped;
       piece.begin += skipped;
-      piece.columns = std::min(columns_at_once, local.columns - skipped);
+      piece.columns = std::min(columns_at_once, own.columns - skipped);
       const int64_t count = std::min(rows_at_once, rows - row);
       TRY(GatherPiece(piece, count, full_columns,
                       full.empty() ? full : full.subspan(static_cast<size_t>(row * full_columns))));

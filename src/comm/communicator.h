@@ -11,6 +11,7 @@
 #include "base/result.h"
 #include "comm/fault.h"
 #include "comm/group.h"
+#include "device/device.h"
 
 namespace trivet::comm {
 
@@ -38,6 +39,9 @@ class Communicator {
   int64_t rank() const { return rank_; }
   int64_t size() const { return group_->ranks(); }
   std::atomic<uint32_t>* tick() { return &group_->progress(rank_); }
+
+  /// Says where the values that AllReduce and GatherColumns are given live; without it, in the processor's memory.
+  void UseDevice(const device::Device& device) { device_ = device; }
 
   /// Replaces `values` on every rank by the sum over ranks.
   ///   int64   exact; any order gives the same integer
@@ -76,12 +80,17 @@ class Communicator {
   template <class T>
   void Sum(int64_t parity, int64_t begin, std::span<T> out) const;
   template <class T>
-  void Spoil(std::span<T> values);
+  void Spoil(std::span<T> part) const;
+  // Where a sum is made before it goes to `values`: there, or in memory of the host.
+  template <class T>
+  std::span<T> HostOf(std::span<T> values);
   Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full);
 
   Group* group_;
   const int64_t rank_;
   const Fault fault_;
+  device::Device device_;
+  std::vector<std::byte> staging_;  // for values of another device
   int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
   int64_t site_ = 0;
 };

@@ -9,10 +9,28 @@
 #include <utility>
 
 #include "base/str.h"
+#include "device/cuda.h"
 
 namespace trivet::device {
 
-Result<Buffer> Buffer::Make(int64_t bytes, std::string_view what) {
+namespace {
+
+// Memory of the processor, or null with the reason in `why`.
+void* Map(int64_t bytes, std::string* why) {
+  void* memory =
+      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    *why = std::strerror(errno);
+    return nullptr;
+  }
+  // Weights are read front to back by every step: large pages save most of the address translation. Advice only.
+  ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
+  return memory;
+}
+
+}  // namespace
+
+Result<Buffer> Buffer::Make(const Device& device, int64_t bytes, std::string_view what) {
   Buffer buffer;
   if (bytes == 0) return buffer;
   if (bytes < 0) {
@@ -20,28 +38,29 @@ Result<Buffer> Buffer::Make(int64_t bytes, std::string_view what) {
                                                   "ranks, a shorter context or fewer --kv-tokens",
                                                   what));
   }
-  void* memory =
-      ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
+  std::string why;
+  void* memory = device.backend() == Backend::kCpu ? Map(bytes, &why) : cuda::Allocate(bytes, &why);
+  if (memory == nullptr) {
     return MakeError(Code::kCapacity, fmt::format("{}: expected {} of memory, found: {}; use more ranks, a shorter "
                                                   "context or fewer --kv-tokens",
-                                                  what, HumanBytes(static_cast<double>(bytes)), std::strerror(errno)));
+                                                  what, HumanBytes(static_cast<double>(bytes)), why));
   }
+  buffer.backend_ = device.backend();
   buffer.data_ = static_cast<std::byte*>(memory);
   buffer.bytes_ = bytes;
-  // Weights are read front to back by every step: large pages save most of the address translation. Advice only.
-  ::madvise(memory, static_cast<size_t>(bytes), MADV_HUGEPAGE);
   return buffer;
 }
 
 Buffer::~Buffer() {
-  if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(bytes_));
+  if (data_ == nullptr) return;
+  backend_ == Backend::kCpu ? static_cast<void>(::munmap(data_, static_cast<size_t>(bytes_))) : cuda::Free(data_);
 }
 
 Buffer::Buffer(Buffer&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    : backend_(other.backend_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  std::swap(backend_, other.backend_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   return *this;

@@ -8,15 +8,17 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "device/device.h"
 
 namespace trivet::device {
 
-/// Zero-filled host memory, aligned to a page; pages are taken from the system when they are first written.
+/// Zero-filled memory of a device, aligned to 256 bytes; pages of the processor are taken from the system when they are
+/// first written.
 class Buffer {
  public:
   Buffer() = default;
   /// Errors: kCapacity names `what` and the size.
-  static Result<Buffer> Make(int64_t bytes, std::string_view what);
+  static Result<Buffer> Make(const Device& device, int64_t bytes, std::string_view what);
   ~Buffer();
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
@@ -35,6 +37,7 @@ class Buffer {
   }
 
  private:
+  Backend backend_ = Backend::kCpu;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
 };

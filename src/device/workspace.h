@@ -14,6 +14,7 @@ namespace trivet::device {
 /// A fixed block of scratch. Its size comes from the plan; running out is a bug.
 class Workspace {
  public:
+  Workspace() = default;
   explicit Workspace(Buffer buffer) : buffer_(std::move(buffer)) {}
 
   /// `count` elements of T, aligned to 64 bytes, contents undefined.

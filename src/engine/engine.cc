@@ -26,7 +26,8 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   }
   RankOptions rank_options;
   TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
-  TRY_ASSIGN(rank_options.kernels, kernels::SelectKernels(kernels::CpuTarget(), options.kernels));
+  rank_options.backend = options.backend;
+  rank_options.kernels = options.kernels;
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
   rank_options.numerics = options.numerics;
   rank_options.fault = options.fault;

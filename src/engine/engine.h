@@ -22,6 +22,7 @@ struct EngineOptions {
   plan::LayoutOptions layout;
   Launch launch = Launch::kThreads;
   int threads = 0;  // per rank; 0: the machine's cores shared out evenly, at least one
+  Backend backend = Backend::kCpu;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   kernels::KernelOptions kernels;
   int64_t max_context = 0;      // tokens; 0: what the model was made for
@@ -86,6 +87,8 @@ class Engine {
   const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
   sched::SchedulerCounts counts() const { return scheduler_.counts(); }
   const record::SiteLog& sites() const { return worker_->sites(); }
+  /// The rows that rank 0 runs.
+  const kernels::Kernels& kernels() const { return worker_->kernels(); }
   /// Whether a contribution saturated in a step so far.
   bool saturated() const { return (worker_->range_flags() & kernels::kSaturated) != 0; }
 

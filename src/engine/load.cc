@@ -304,8 +304,18 @@ Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const Weights& 
       bytes += (tensor.Packed(part).bytes() + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
-  TRY_ASSIGN(tensor.buffer, device::Buffer::Make(bytes, local.name));
+  TRY_ASSIGN(tensor.buffer, device::Buffer::Make(device::Device(), bytes, local.name));
   return tensor;
+}
+
+// A tensor is put together on the host, where its pages are taken as they are written, and then goes where kernels are.
+Status MoveToDevice(const device::Device& device, model::LoadedTensor* tensor) {
+  if (device.backend() == Backend::kCpu) return {};
+  const int64_t bytes = tensor->buffer.bytes();
+  TRY_ASSIGN(device::Buffer there, device::Buffer::Make(device, bytes, "weights"));
+  device.Upload(there.data(), tensor->buffer.data(), bytes);
+  tensor->buffer = std::move(there);
+  return {};
 }
 
 // How the checkpoint stores every weight that `map` takes from. A packed one has its logical shape from the geometry,
@@ -341,7 +351,7 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
 
 }  // namespace
 
-Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, ThreadPool* pool,
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadTarget& target,
                                        const LoadProgress& progress, const LoadCheck& check) {
   TRY_ASSIGN(const Weights weights, FindWeights(model, map));
   model::LoadedTensors tensors;
@@ -353,6 +363,7 @@ Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::Sha
   for (const StoredTensor& stored : stored_tensors) {
     TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights));
     model::LoadedTensor& tensor = tensors.emplace(stored.local.name, std::move(allocated)).first->second;
+    if (stored.local.slices.empty()) TRY(MoveToDevice(target.device, &tensor));
     for (const plan::Slice& slice : stored.local.slices) {
       Piece piece;
       piece.source = &weights.at(slice.source);
@@ -367,8 +378,10 @@ Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::Sha
   ReadAhead reader(model.checkpoint, pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
-    TRY(PutPiece(model.checkpoint, pieces[i], bytes, pool));
+    TRY(PutPiece(model.checkpoint, pieces[i], bytes, target.pool));
     done += pieces[i].bytes;
+    const bool complete = i + 1 == pieces.size() || pieces[i + 1].tensor != pieces[i].tensor;
+    if (complete) TRY(MoveToDevice(target.device, pieces[i].tensor));
     if (progress) progress(done, total);
     if (check) TRY(check());
   }

@@ -7,6 +7,7 @@
 
 #include "base/result.h"
 #include "base/thread_pool.h"
+#include "device/device.h"
 #include "engine/open_model.h"
 #include "model/weights.h"
 #include "plan/shard_map.h"
@@ -23,11 +24,17 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 /// Called after every piece: an error ends loading. Where a rank shows that it lives and learns that others do not.
 using LoadCheck = std::function<Status()>;
 
-/// Loads the tensors of `map` from the model's checkpoint: one more thread reads while those of `pool` store.
+/// Where weights go, and who stores them.
+struct LoadTarget {
+  device::Device device;
+  ThreadPool* pool = nullptr;
+};
+
+/// Loads the tensors of `map` from the model's checkpoint: one more thread reads while those of the pool store.
 ///   progress, check  may be empty
 /// Ranks:   local.
 /// Errors:  kCapacity, kIo; those of `check`; kInvalid for weights that are not finite.
-Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, ThreadPool* pool,
+Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadTarget& target,
                                        const LoadProgress& progress, const LoadCheck& check);
 
 }  // namespace trivet::engine

@@ -23,51 +23,54 @@ void SplitLeaves(model::LoadedTensors* tensors) {
 
 }  // namespace
 
+kernels::Target TargetOf(const device::Device& device) {
+  if (device.backend() == Backend::kCpu) return kernels::CpuTarget();
+  return {device.backend(), device.level()};
+}
+
 RankWorker::RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
-                       const comm::Communicator& comm, device::Workspace workspace)
-    : options_(options),
-      comm_(comm),
-      pool_(options.threads),
-      workspace_(std::move(workspace)),
-      opened_(model),
-      layout_(layout) {}
+                       const comm::Communicator& comm)
+    : options_(options), comm_(comm), pool_(options.threads), opened_(model), layout_(layout) {}
 
 Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, const plan::Layout& layout,
                                                      const RankOptions& options, const comm::Communicator& comm,
                                                      const LoadProgress& progress) {
-  const int64_t rank = comm.rank();
-  const plan::RankShard& shard = layout.shards[static_cast<size_t>(rank)];
-  const int64_t scratch = model::Model::WorkspaceBytes(model.geometry, shard, options.limits.max_step_tokens,
-                                                       options.limits.max_logits_rows);
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(scratch, "scratch memory"));
-  std::unique_ptr<RankWorker> worker(
-      new RankWorker(model, layout, options, comm, device::Workspace(std::move(buffer))));
-  TRY_ASSIGN(worker->caches_,
-             cache::Caches::Make(model.geometry, shard, {options.limits.pages, options.limits.max_sequences}));
-  const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, rank, model.names);
-  // Others judge this rank by its progress, and their end is its end.
-  const auto check = [&own = worker->comm_]() -> Status {
-    own.tick()->fetch_add(1, std::memory_order_relaxed);
-    if (!own.aborted()) return {};
-    return MakeError(Code::kPeer,
-                     fmt::format("rank {}: expected all ranks to load, found that one failed", own.rank()));
-  };
-  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(model, map, &worker->pool_, progress, check));
-  if (options.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
-  const model::Runtime runtime{model.geometry,
-                               layout,
-                               shard,
-                               worker->options_.kernels,
-                               options.numerics,
-                               worker->comm_,
-                               worker->pool_,
-                               worker->workspace_,
-                               worker->caches_,
-                               options.sites ? &worker->sites_ : nullptr,
-                               &worker->range_flags_};
-  worker->model_ =
-      std::make_unique<model::Model>(runtime, model::Weights::Bind(model.geometry, shard, std::move(tensors)));
+  std::unique_ptr<RankWorker> worker(new RankWorker(model, layout, options, comm));
+  TRY(worker->Prepare(progress));
   return worker;
+}
+
+Status RankWorker::Prepare(const LoadProgress& progress) {
+  const int64_t rank = comm_.rank();
+  const plan::Geometry& geometry = opened_.geometry;
+  const plan::RankShard& shard = layout_.shards[static_cast<size_t>(rank)];
+  const sched::SchedulerLimits& limits = options_.limits;
+  TRY_ASSIGN(device_, device::Device::Open(options_.backend, rank));
+  comm_.UseDevice(device_);
+  TRY_ASSIGN(kernels_, kernels::SelectKernels(TargetOf(device_), options_.kernels));
+  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard));
+  const model::StepSize size{limits.max_step_tokens, limits.max_logits_rows,
+                             limits.max_sequences * sched::PagesFor(limits.max_context)};
+  TRY_ASSIGN(device::Buffer scratch,
+             device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard, size), "scratch memory"));
+  workspace_ = device::Workspace(std::move(scratch));
+  TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard, {limits.pages, limits.max_sequences}));
+  const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
+  // Others judge this rank by its progress, and their end is its end.
+  const auto check = [this]() -> Status {
+    comm_.tick()->fetch_add(1, std::memory_order_relaxed);
+    if (!comm_.aborted()) return {};
+    return MakeError(Code::kPeer,
+                     fmt::format("rank {}: expected all ranks to load, found that one failed", comm_.rank()));
+  };
+  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, {device_, &pool_}, progress, check));
+  if (options_.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
+  TRY_ASSIGN(model::Weights weights, model::Weights::Bind(device_, geometry, shard, std::move(tensors)));
+  const model::Runtime runtime{
+      geometry, layout_, shard, kernels_,   options_.numerics, device_,
+      tables_,  comm_,   pool_, workspace_, caches_,           options_.sites ? &sites_ : nullptr};
+  model_ = std::make_unique<model::Model>(runtime, std::move(weights));
+  return {};
 }
 
 Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput& output) {
@@ -88,7 +91,7 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
   const size_t first_site = sites_.digests().size();
-  TRY(model_->Forward({plan.tokens, spans, rows}, output));
+  TRY(model_->Forward({plan.tokens, spans, plan.pages, rows}, output));
   return options_.sites && comm_.size() > 1 ? CompareSites(first_site) : Status();
 }
 

@@ -25,12 +25,16 @@ namespace trivet::engine {
 /// What every rank is told before it starts; the same on all.
 struct RankOptions {
   int threads = 1;  // of this rank
-  kernels::Kernels kernels;
+  Backend backend = Backend::kCpu;
+  kernels::KernelOptions kernels;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   sched::SchedulerLimits limits;
   comm::Fault fault;
   bool sites = false;  // keep digests of every step
 };
+
+/// What kernel rows may need on `device`.
+kernels::Target TargetOf(const device::Device& device);
 
 /// The worker of one rank. Everything mutable in it belongs to the thread that runs it.
 class RankWorker {
@@ -59,19 +63,24 @@ class RankWorker {
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
   uint32_t range_flags() const { return comm_.AnyReport(); }
   int64_t weight_bytes() const { return model_->weights().bytes(); }
+  const kernels::Kernels& kernels() const { return kernels_; }
+  const device::Device& device() const { return device_; }
 
  private:
   RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
-             const comm::Communicator& comm, device::Workspace workspace);
+             const comm::Communicator& comm);
+  Status Prepare(const LoadProgress& progress);
   Status CompareSites(size_t first);
 
   const RankOptions options_;
   comm::Communicator comm_;
   ThreadPool pool_;
+  device::Device device_;
+  kernels::Kernels kernels_;
+  model::Tables tables_;
   device::Workspace workspace_;
   cache::Caches caches_;
   record::SiteLog sites_;
-  std::atomic<uint32_t> range_flags_{0};
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   std::unique_ptr<model::Model> model_;

@@ -5,35 +5,11 @@
 
 namespace trivet::model {
 
-std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step) {
-  std::vector<RopeAngles> all;
-  for (const plan::RopeTable& table : runtime.geometry.ropes) {
-    const auto half = static_cast<int64_t>(table.frequencies.size());
-    const auto count = static_cast<int64_t>(step.tokens.size()) * half;
-    const std::span<float> cos = runtime.workspace.Take<float>(count), sin = runtime.workspace.Take<float>(count);
-    for (const kernels::TokenSpan& span : step.spans) {
-      for (int64_t j = 0; j < span.count; ++j) {
-        for (int64_t i = 0; i < half; ++i) {
-          const float frequency = table.frequencies[static_cast<size_t>(i)];
-          const double angle = static_cast<double>(static_cast<float>(span.start + j) * frequency);
-          const auto at = static_cast<size_t>((span.token_begin + j) * half + i);
-          cos[at] = static_cast<float>(std::cos(angle)) * table.scale;
-          sin[at] = static_cast<float>(std::sin(angle)) * table.scale;
-        }
-      }
-    }
-    all.push_back({half, cos, sin});
-  }
-  return all;
-}
-
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads) {
   const RopeAngles& angles = step.ropes[static_cast<size_t>(rope)];
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
-  const kernels::Rope::Args args{x,           heads.stride,      heads.head_stride, heads.heads,
-                                 angles.half, angles.cos.data(), angles.sin.data()};
-  runtime.RunParallel(*runtime.kernels.rope, args, tokens,
-                      tokens * heads.heads * angles.half * 2 * Runtime::kElementWork);
+  const kernels::Rope::Args args{x, heads.stride, heads.head_stride, heads.heads, angles.half, angles.cos, angles.sin};
+  runtime.RunParallel(*runtime.kernels.rope, args, step.tokens,
+                      step.tokens * heads.heads * angles.half * 2 * Runtime::kElementWork);
 }
 
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args) {
@@ -43,11 +19,8 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
   args.softcap = static_cast<float>(geometry.softcap);
   args.scale =
       geometry.scale > 0 ? static_cast<float>(geometry.scale) : 1.0F / std::sqrt(static_cast<float>(geometry.head_dim));
-  int64_t work = 0;
-  for (const kernels::TokenSpan& span : step.spans) work += span.count * (span.start + span.count);
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
-  runtime.RunParallel(*runtime.kernels.attention, args, tokens * args.cache.kv_heads,
-                      work * args.q_heads * args.cache.head_dim);
+  runtime.RunParallel(*runtime.kernels.attention, args, step.tokens * args.cache.kv_heads,
+                      step.key_visits * args.q_heads * args.cache.head_dim);
 }
 
 void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
@@ -56,7 +29,7 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   const plan::AttentionShard& shard = runtime.shard.attention;
   if (shard.q_heads == 0) return;
   const device::Workspace::Frame frame(&runtime.workspace);
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t dim = geometry.head_dim, stride = weights.qkv.n;
   const int64_t q_head = geometry.output_gate ? 2 * dim : dim;  // a head's query, and its gate behind it
 
@@ -82,13 +55,15 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   args.q_stride = stride;
   args.q_head_stride = q_head;
   args.q_heads = shard.q_heads;
-  args.q_to_kv = shard.q_to_kv.data();
+  args.q_to_kv = runtime.tables.q_to_kv;
   args.cache = cache;
   args.out = out.data();
   args.sinks = weights.sinks;
   Attend(runtime, step, place, args);
   if (geometry.output_gate) {
-    runtime.kernels.sigmoid_gate->run({out.data(), q + dim, stride, q_head, shard.q_heads, dim, 0, tokens});
+    const kernels::SigmoidGate::Args gate{out.data(), q + dim, stride, q_head, shard.q_heads, dim};
+    runtime.RunParallel(*runtime.kernels.sigmoid_gate, gate, tokens,
+                        tokens * shard.q_heads * dim * Runtime::kElementWork);
   }
   runtime.MultiplyAdd(out, tokens, weights.o, {}, sums);
   runtime.AddBias(weights.o_bias, tokens, {}, sums);

@@ -12,19 +12,18 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
   args.table = &rows;
   args.first_id = runtime.shard.vocab.begin;
   args.real = runtime.shard.vocab.real;
-  args.tokens = step.tokens.data();
+  args.tokens = step.ids;
   args.x = x.data();
-  args.end = static_cast<int64_t>(step.tokens.size());
+  args.end = step.tokens;
   runtime.kernels.embed->run(args);
   if (runtime.layout.partial.vocab) {
     // One rank's bit patterns, zeros elsewhere: an integer sum puts them together without rounding.
     TRY(runtime.comm.AllReduce(std::span<uint32_t>(reinterpret_cast<uint32_t*>(x.data()), x.size())));
   }
   if (runtime.geometry.embed_scale != 1) {
-    const auto scale = static_cast<float>(runtime.geometry.embed_scale);
-    for (float& value : x) value *= scale;
+    runtime.MapInPlace(kernels::MapFunction::kScale, static_cast<float>(runtime.geometry.embed_scale), x);
   }
-  if (runtime.sites != nullptr) runtime.sites->Add("embed", record::kNoLayer, std::as_bytes(x));
+  runtime.LogSite("embed", record::kNoLayer, x);
   return {};
 }
 

@@ -12,13 +12,13 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
                           std::span<const float> in) {
   const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t dk = geometry.k_dim, stride = weights.in.n;
   const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * geometry.v_dim;
   const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
   const kernels::Conv1d::Args conv{in.data(),
                                    stride,
-                                   weights.taps.data(),
+                                   weights.taps,
                                    runtime.caches.conv(index),
                                    runtime.caches.conv_stride(),
                                    qkv.data(),
@@ -50,7 +50,7 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
   if (shard.v_heads == 0) return;
   const device::Workspace::Frame frame(&runtime.workspace);
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t dk = geometry.k_dim, dv = geometry.v_dim, stride = weights.in.n;
   const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * dv;  // queries, keys, values
 
@@ -67,7 +67,7 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
                                       stride,
                                       weights.a_log,
                                       weights.dt_bias,
-                                      shard.v_to_k.data(),
+                                      runtime.tables.v_to_k,
                                       shard.k_heads,
                                       shard.v_heads,
                                       dk,

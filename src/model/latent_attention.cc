@@ -31,7 +31,7 @@ struct Compressed {
 Compressed Compress(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place, const StepView& step,
                     std::span<const float> x) {
   const plan::LatentGeometry& latent = runtime.geometry.latent;
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t stride = weights.down.n;
   const std::span<float> down = runtime.workspace.Take<float>(tokens * stride);
   runtime.Multiply(x, tokens, weights.down, down);
@@ -47,7 +47,7 @@ Compressed Compress(const Runtime& runtime, const LatentWeights& weights, const 
 std::span<float> Queries(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
                          const StepView& step, std::span<const float> x, const Compressed& compressed) {
   const plan::LatentGeometry& latent = runtime.geometry.latent;
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t heads = runtime.shard.attention.q_heads;
   const int64_t dim = runtime.geometry.attention.head_dim, key_dim = runtime.geometry.key_dim();
   const std::span<float> queries = runtime.workspace.Take<float>(tokens * heads * key_dim);
@@ -62,10 +62,13 @@ std::span<float> Queries(const Runtime& runtime, const LatentWeights& weights, c
     const float* from = q.data() + h * dim;
     float* to = queries.data() + h * key_dim;
     runtime.MultiplyStrided(from, heads * dim, tokens, HeadOf(weights.key_up, h, latent.rank), to, heads * key_dim);
-    for (int64_t t = 0; t < tokens; ++t) {
-      std::copy_n(from + t * heads * dim + latent.nope_dim, latent.rope_dim, to + t * heads * key_dim + latent.rank);
-    }
   }
+  const kernels::CopyRows::Args rotated{q.data() + latent.nope_dim,
+                                        {heads, heads * dim, dim},
+                                        queries.data() + latent.rank,
+                                        {heads, heads * key_dim, key_dim},
+                                        latent.rope_dim};
+  runtime.RunParallel(*runtime.kernels.copy_rows, rotated, tokens * heads, tokens * heads * latent.rope_dim);
   return queries;
 }
 
@@ -77,7 +80,7 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
   const plan::AttentionShard& shard = runtime.shard.attention;
   if (shard.q_heads == 0) return;
   const device::Workspace::Frame frame(&runtime.workspace);
-  const auto tokens = static_cast<int64_t>(step.tokens.size());
+  const int64_t tokens = step.tokens;
   const int64_t heads = shard.q_heads, key_dim = runtime.geometry.key_dim();
 
   const Compressed compressed = Compress(runtime, weights, place, step, x);
@@ -91,7 +94,7 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
   args.q_stride = heads * key_dim;
   args.q_head_stride = key_dim;
   args.q_heads = heads;
-  args.q_to_kv = shard.q_to_kv.data();
+  args.q_to_kv = runtime.tables.q_to_kv;
   args.cache = cache;
   args.out = mixed.data();
   Attend(runtime, step, place, args);

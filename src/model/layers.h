@@ -19,9 +19,11 @@ struct LayerPlace {
   const plan::LayerGeometry& layer;
 };
 
-/// The angles of a step for every rope table: position * frequency in float32; cosine and sine are computed in double
-/// and rounded once, then multiplied by the table's scale.
-std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step);
+/// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
+StepView StageStep(const Runtime& runtime, const StepTokens& step);
+
+/// Scratch words of 4 bytes that StageStep takes for each token at most, pages aside.
+int64_t StagedWords(const plan::Geometry& geometry);
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);
@@ -52,9 +54,12 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
 void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
                    std::span<const float> x, const Sums& sums);
 
-/// down(act(gate(x)) * up(x)) for the rows of `rows`.
+/// The family's activation from [m, 2F] gate and up values to [m, F], over a range that the caller sets.
+kernels::GatedAct::Args Activate(const Runtime& runtime, const float* gate_up, int64_t width, float* act);
+
+/// row_scale * down(act(gate(x)) * up(x)) for m rows; without row_scale, times 1.
 void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const float> x, int64_t m,
-              const RowMap& rows, const Sums& sums);
+              const float* row_scale, const Sums& sums);
 
 /// Routed experts and the shared expert. Every rank routes every token and computes the experts it holds.
 void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x, const Sums& sums);

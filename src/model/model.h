@@ -18,6 +18,13 @@ struct StepOutput {
   std::span<float> hidden;  // [layers][T, H] float32 after every block, or empty when nobody asked
 };
 
+/// The largest step.
+struct StepSize {
+  int64_t tokens = 1;  // T
+  int64_t rows = 1;    // L
+  int64_t pages = 1;   // entries in the lists of KV pages of all sequences
+};
+
 /// A model's shard, immutable after binding.
 class Model {
  public:
@@ -26,13 +33,12 @@ class Model {
   /// Computes one step: T tokens in, L rows of logits out; caches move on.
   /// Ranks:   collective.
   /// Errors:  kPeer.
-  Status Forward(const StepView& step, const StepOutput& output);
+  Status Forward(const StepTokens& tokens, const StepOutput& output);
 
   const Weights& weights() const { return weights_; }
 
-  /// Scratch a step of `tokens` tokens and `rows` logits rows needs at most.  Units: bytes.
-  static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, int64_t tokens,
-                                int64_t rows);
+  /// Scratch that a step of at most `size` needs.  Units: bytes.
+  static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size);
 
  private:
   Status Block(int64_t layer, const StepView& step, std::span<float> x);

@@ -1,32 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "kernels/elementary.h"
 #include "model/layers.h"
 
 namespace trivet::model {
 namespace {
-
-// The tokens routed to one expert, and their weights.
-struct Routed {
-  std::span<int32_t> tokens;
-  std::span<float> weights;
-};
-
-// Picks the tokens of `expert` from the routing of all, in ascending order.
-Routed TokensOf(const Runtime& runtime, std::span<const int32_t> experts, std::span<const float> weights,
-                int64_t expert) {
-  const auto top_k = runtime.geometry.moe.top_k;
-  const auto tokens = static_cast<int64_t>(experts.size()) / top_k;
-  Routed routed{runtime.workspace.Take<int32_t>(tokens), runtime.workspace.Take<float>(tokens)};
-  size_t count = 0;
-  for (size_t i = 0; i < experts.size(); ++i) {
-    if (experts[i] != expert) continue;
-    routed.tokens[count] = static_cast<int32_t>(static_cast<int64_t>(i) / top_k);
-    routed.weights[count++] = weights[i];
-  }
-  return {routed.tokens.first(count), routed.weights.first(count)};
-}
 
 kernels::RouterKind KernelRouter(plan::RouterKind kind) {
   switch (kind) {
@@ -40,27 +18,106 @@ kernels::RouterKind KernelRouter(plan::RouterKind kind) {
   return kernels::RouterKind::kSigmoid;
 }
 
-// Experts and weights of every token, [T, top_k] each.
-void Route(const Runtime& runtime, const float* correction, std::span<const float> logits, std::span<int32_t> experts,
-           std::span<float> weights) {
+// Pairs of a token and a chosen expert, sorted by the expert's slot on this rank (kernels/expert_gemm.h).
+struct Pairs {
+  int64_t count = 0;
+  std::span<float> weights;                    // [P], by pair
+  std::span<int32_t> order, slot_at, offsets;  // [P], [P], [S + 1]
+};
+
+Pairs Route(const Runtime& runtime, const MoeWeights& weights, std::span<const float> logits, int64_t tokens) {
   const plan::MoeGeometry& moe = runtime.geometry.moe;
-  const auto tokens = static_cast<int64_t>(experts.size()) / moe.top_k;
-  if (tokens == 0) return;
+  device::Workspace& workspace = runtime.workspace;
+  Pairs pairs;
+  pairs.count = tokens * moe.top_k;
+  pairs.weights = workspace.Take<float>(pairs.count);
+  pairs.order = workspace.Take<int32_t>(pairs.count);
+  pairs.slot_at = workspace.Take<int32_t>(pairs.count);
+  pairs.offsets = workspace.Take<int32_t>(weights.experts.slots + 1);
+  const std::span<int32_t> slots = workspace.Take<int32_t>(pairs.count);
   kernels::Route::Args args;
   args.logits = logits.data();
-  args.logits_stride = static_cast<int64_t>(logits.size()) / tokens;
+  args.logits_stride = weights.router.n;
   args.experts_total = moe.experts;
   args.top_k = moe.top_k;
-  args.experts = experts.data();
-  args.weights = weights.data();
+  args.experts = slots.data();
+  args.weights = pairs.weights.data();
   args.end = tokens;
   args.kind = KernelRouter(moe.router.kind);
-  args.correction = correction;
+  args.correction = weights.correction;
   args.groups = moe.router.groups;
   args.groups_kept = moe.router.groups_kept;
   args.renormalise = moe.router.renormalise;
   args.scaling = static_cast<float>(moe.router.scaling);
+  args.slot_of = runtime.tables.slot_of;
   runtime.kernels.route->run(args);
+  runtime.kernels.group_pairs->run({slots.data(), pairs.count, weights.experts.slots, pairs.order.data(),
+                                    pairs.slot_at.data(), pairs.offsets.data()});
+  return pairs;
+}
+
+// Products of the pairs with the matrices of their experts: `args` says from where to where.
+void MultiplyPairs(const Runtime& runtime, const Pairs& pairs, const std::vector<ExpertMatrices>& tables,
+                   const kernels::ExpertGemm::Args& args) {
+  for (const ExpertMatrices& table : tables) {
+    kernels::ExpertGemm::Args run = args;
+    run.pairs = pairs.count;
+    run.top_k = runtime.geometry.moe.top_k;
+    run.order = pairs.order.data();
+    run.slot_at = pairs.slot_at.data();
+    run.offsets = pairs.offsets.data();
+    run.w = table.w;
+    run.w_device = table.device;
+    if (run.y != nullptr) run.y += table.row;
+    if (run.sums_fixed != nullptr) run.sums_fixed += table.row;
+    if (run.sums_fast != nullptr) run.sums_fast += table.row;
+    run.numerics = runtime.numerics;
+    run.flags = runtime.tables.flags;
+    run.gemm = runtime.kernels.gemm;
+    const int64_t tiles = (table.n + kernels::kTileRows - 1) / kernels::kTileRows;
+    // Whole groups of four tiles, as in Runtime::RunGemm.
+    runtime.Parallel((tiles + 3) / 4, pairs.count * table.n * table.k, [&](int64_t begin, int64_t end) {
+      kernels::ExpertGemm::Args part = run;
+      part.tile_begin = begin * 4;
+      part.tile_end = std::min(end * 4, tiles);
+      runtime.kernels.expert_gemm->run(part);
+    });
+  }
+}
+
+void RoutedExperts(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x,
+                   std::span<const float> logits, const Sums& sums) {
+  const ExpertWeights& experts = weights.experts;
+  const int64_t hidden = runtime.geometry.hidden, width = experts.width;
+  const int64_t tokens = static_cast<int64_t>(x.size()) / hidden;
+  if (width == 0) return;
+  const Pairs pairs = Route(runtime, weights, logits, tokens);
+  const std::span<float> gate_up = runtime.workspace.Take<float>(pairs.count * 2 * width);  // [P, 2F]
+  const std::span<float> act = runtime.workspace.Take<float>(pairs.count * width);          // [P, F]
+  kernels::ExpertGemm::Args in;
+  in.x = x.data();
+  in.x_stride = hidden;
+  in.y = gate_up.data();
+  in.y_stride = 2 * width;
+  MultiplyPairs(runtime, pairs, experts.gate_up, in);
+  if (experts.gate_up_bias != nullptr) {
+    runtime.kernels.add_bias->run(
+        {gate_up.data(), 2 * width, experts.gate_up_bias, 2 * width, 0, pairs.count, pairs.slot_at.data()});
+  }
+  kernels::GatedAct::Args activate = Activate(runtime, gate_up.data(), width, act.data());
+  activate.count = pairs.offsets.data() + experts.slots;
+  runtime.RunParallel(*runtime.kernels.gated_act, activate, pairs.count, pairs.count * width * Runtime::kElementWork);
+  kernels::ExpertGemm::Args out;
+  out.x = act.data();
+  out.x_stride = width;
+  out.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
+  out.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
+  out.y_stride = hidden;
+  out.weights = pairs.weights.data();
+  MultiplyPairs(runtime, pairs, experts.down, out);
+  out.x = runtime.tables.one;
+  out.x_stride = 0;
+  MultiplyPairs(runtime, pairs, experts.down_bias, out);
 }
 
 }  // namespace
@@ -79,26 +136,13 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
-  if (partial.experts || !partial.shared || first) {
-    const std::span<int32_t> experts = runtime.workspace.Take<int32_t>(tokens * moe.top_k);
-    const std::span<float> shares = runtime.workspace.Take<float>(tokens * moe.top_k);
-    Route(runtime, weights.correction, logits, experts, shares);
-    for (size_t slot = 0; slot < weights.experts.size(); ++slot) {
-      if (runtime.shard.experts.slots[slot] < 0) continue;
-      const device::Workspace::Frame expert_frame(&runtime.workspace);
-      const Routed routed = TokensOf(runtime, experts, shares, runtime.shard.experts.slots[slot]);
-      MlpLayer(runtime, weights.experts[slot], x, static_cast<int64_t>(routed.tokens.size()),
-               {routed.tokens.data(), routed.tokens.data(), routed.weights.data()}, sums);
-    }
-  }
+  if (partial.experts || !partial.shared || first) RoutedExperts(runtime, weights, x, logits, sums);
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
-    if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, {}, sums);
+    if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, nullptr, sums);
     const std::span<float> gates = runtime.workspace.Take<float>(tokens);
-    for (int64_t t = 0; t < tokens; ++t) {
-      gates[static_cast<size_t>(t)] =
-          kernels::Sigmoid<kernels::ScalarOps>(logits[static_cast<size_t>(t * columns + moe.experts)]);
-    }
-    MlpLayer(runtime, weights.shared, x, tokens, {nullptr, nullptr, gates.data()}, sums);
+    runtime.kernels.map->run(
+        {kernels::MapFunction::kSigmoid, 0, logits.data() + moe.experts, columns, gates.data(), 0, tokens});
+    MlpLayer(runtime, weights.shared, x, tokens, gates.data(), sums);
   }
 }
 

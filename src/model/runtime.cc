@@ -2,6 +2,7 @@
 #include "model/runtime.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace trivet::model {
 
@@ -16,7 +17,7 @@ void Runtime::RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const {
       const int64_t count = groups_of(part);
       kernels::Gemm::Args run = args;
       run.numerics = numerics;
-      run.flags = flags;
+      run.flags = tables.flags;
       run.w = &part.packed;
       if (run.y != nullptr) run.y += part.row;
       if (run.sums_fixed != nullptr) run.sums_fixed += part.row;
@@ -41,45 +42,32 @@ void Runtime::MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const
   RunGemm(args, w);
 }
 
-void Runtime::AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const {
-  if (bias.n == 0 || m == 0) return;
-  const device::Workspace::Frame frame(&workspace);
-  const std::span<float> ones = workspace.Take<float>(m);
-  std::fill(ones.begin(), ones.end(), 1.0F);
-  MultiplyAdd(ones, m, bias, {nullptr, rows.y_rows, rows.scale}, sums);
+void Runtime::AddBias(const Matrix& bias, int64_t m, const float* row_scale, const Sums& sums) const {
+  AddProduct(tables.one, 0, m, bias, row_scale, sums);
 }
 
 void Runtime::AddBias(const float* bias, int64_t m, int64_t n, std::span<float> y) const {
-  if (bias != nullptr) kernels.add_bias->run({y.data(), n, bias, n, 0, m});
+  if (bias != nullptr) RunParallel(*kernels.add_bias, kernels::AddBias::Args{y.data(), n, bias, n}, m, m * n);
 }
 
-void Runtime::MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
-                           std::span<float> y) const {
-  if (w.n == 0 || m == 0) return;
-  kernels::Gemm::Args args;
-  args.x = x.data();
-  args.x_stride = w.k;
-  args.x_rows = x_rows;
-  args.m = m;
-  args.y = y.data();
-  args.y_stride = w.n;
-  RunGemm(args, w);
-}
-
-void Runtime::MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows,
-                          const Sums& sums) const {
+void Runtime::AddProduct(const float* x, int64_t x_stride, int64_t m, const Matrix& w, const float* row_scale,
+                         const Sums& sums) const {
   if (w.n == 0 || w.k == 0 || m == 0) return;
   kernels::Gemm::Args args;
-  args.x = x.data();
-  args.x_stride = w.k;
-  args.x_rows = rows.x_rows;
+  args.x = x;
+  args.x_stride = x_stride;
   args.m = m;
   args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
   args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
   args.y_stride = w.n;
-  args.y_rows = rows.y_rows;
-  args.row_scale = rows.scale;
+  args.row_scale = row_scale;
   RunGemm(args, w);
+}
+
+void Runtime::MapInPlace(kernels::MapFunction function, float parameter, std::span<float> x) const {
+  const auto count = static_cast<int64_t>(x.size());
+  RunParallel(*kernels.map, kernels::Map::Args{function, parameter, x.data(), 1, x.data()}, count,
+              count * kElementWork);
 }
 
 void Runtime::Norm(std::span<const float> x, const float* weight, std::span<float> y) const {
@@ -114,11 +102,12 @@ Sums Runtime::NewSums(int64_t tokens) const {
   Sums sums;
   if (numerics == kernels::Numerics::kExact) {
     sums.fixed = workspace.Take<int64_t>(count);
-    Parallel(count, count * kElementWork,
-             [&](int64_t begin, int64_t end) { std::fill_n(sums.fixed.begin() + begin, end - begin, 0); });
+    Parallel(count, count * kElementWork, [&](int64_t begin, int64_t end) {
+      device.Zero(sums.fixed.data() + begin, (end - begin) * static_cast<int64_t>(sizeof(int64_t)));
+    });
   } else {
     sums.fast = workspace.Take<float>(count);
-    std::fill(sums.fast.begin(), sums.fast.end(), 0.0F);
+    device.Zero(sums.fast.data(), count * static_cast<int64_t>(sizeof(float)));
   }
   return sums;
 }
@@ -132,7 +121,7 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
   std::span<float> out = x;
   if (branch.norm != nullptr) {
     out = workspace.Take<float>(static_cast<int64_t>(x.size()));
-    std::fill(out.begin(), out.end(), 0.0F);
+    device.Zero(out.data(), static_cast<int64_t>(out.size_bytes()));
   }
   kernels::AddSums::Args args;
   args.x = out.data();
@@ -144,8 +133,21 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
     Norm(out, branch.norm, out);
     RunParallel(*kernels.add_sums, kernels::AddSums::Args{x.data(), nullptr, out.data()}, count, count * kElementWork);
   }
-  if (sites != nullptr) sites->Add(branch.site, branch.layer, std::as_bytes(x));
+  LogSite(branch.site, branch.layer, x);
   return {};
+}
+
+void Runtime::LogSite(std::string_view site, int64_t layer, std::span<const float> values) const {
+  if (sites == nullptr) return;
+  std::vector<float> host(values.size());
+  device.Download(host.data(), values.data(), static_cast<int64_t>(values.size_bytes()));
+  sites->Add(site, layer, std::as_bytes(std::span(host)));
+}
+
+void Runtime::ReportFlags() const {
+  uint32_t met = 0;
+  device.Download(&met, tables.flags, sizeof(met));
+  comm.SetReport(met);
 }
 
 }  // namespace trivet::model

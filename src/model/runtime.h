@@ -13,9 +13,11 @@
 #include "base/thread_pool.h"
 #include "cache/caches.h"
 #include "comm/communicator.h"
+#include "device/device.h"
 #include "device/workspace.h"
 #include "kernels/registry.h"
 #include "model/step_view.h"
+#include "model/tables.h"
 #include "model/weights.h"
 #include "plan/geometry.h"
 #include "plan/layout.h"
@@ -28,13 +30,6 @@ namespace trivet::model {
 struct Sums {
   std::span<int64_t> fixed;
   std::span<float> fast;
-};
-
-/// Where a product's input and output rows are; null pointers mean row m itself (see kernels/gemm.h).
-struct RowMap {
-  const int32_t* x_rows = nullptr;
-  const int32_t* y_rows = nullptr;
-  const float* scale = nullptr;
 };
 
 /// A residual branch: its site and layer, whether ranks hold parts of it, and the norm of its output, or null.
@@ -60,32 +55,38 @@ struct Runtime {
   const plan::RankShard& shard;
   const kernels::Kernels& kernels;
   const kernels::Numerics numerics;
+  const device::Device& device;
+  const Tables& tables;
   comm::Communicator& comm;
   ThreadPool& pool;
   device::Workspace& workspace;
   cache::Caches& caches;
-  record::SiteLog* sites = nullptr;        // digests of what every rank must agree on, when asked for
-  std::atomic<uint32_t>* flags = nullptr;  // kernels::RangeFlags of the steps so far
+  record::SiteLog* sites = nullptr;  // digests of what every rank must agree on, when asked for
 
   /// y = x w^T, complete on this rank.
   ///   x [m, K] row stride K;  y [m, N] dense
   void Multiply(std::span<const float> x, int64_t m, const Matrix& w, std::span<float> y) const {
-    MultiplyRows(x, m, w, nullptr, y);
+    MultiplyStrided(x.data(), w.k, m, w, y.data(), w.n);
   }
-  /// As Multiply, reading row x_rows[i] of x for output row i.
-  void MultiplyRows(std::span<const float> x, int64_t m, const Matrix& w, const int32_t* x_rows,
-                    std::span<float> y) const;
   /// As Multiply, with row m of x at x + m * x_stride and of y at y + m * y_stride.
   void MultiplyStrided(const float* x, int64_t x_stride, int64_t m, const Matrix& w, float* y, int64_t y_stride) const;
-  /// sums += scale * bias for the rows of `rows`, when this rank holds the bias: one more column of a sum over K, whose
-  /// input is 1.
-  ///   bias  [N, 1], or absent
-  void AddBias(const Matrix& bias, int64_t m, const RowMap& rows, const Sums& sums) const;
+  /// sums += row_scale * bias for m rows, when this rank holds the bias: one more column of a sum over K, whose input
+  /// is 1.
+  ///   bias       [N, 1], or absent
+  ///   row_scale  [m], or null for 1
+  void AddBias(const Matrix& bias, int64_t m, const float* row_scale, const Sums& sums) const;
   /// y[m] += bias, when there is one.
   ///   y [m, n] dense
   void AddBias(const float* bias, int64_t m, int64_t n, std::span<float> y) const;
-  /// sums += scale * x w^T for the rows of `rows`: this rank's part of a sum over K.
-  void MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const RowMap& rows, const Sums& sums) const;
+  /// sums += row_scale * x w^T: this rank's part of a sum over K.
+  ///   x          [m, K];  row_scale: [m], or null for 1
+  void MultiplyAdd(std::span<const float> x, int64_t m, const Matrix& w, const float* row_scale,
+                   const Sums& sums) const {
+    AddProduct(x.data(), w.k, m, w, row_scale, sums);
+  }
+
+  /// x = f(x) for every element.
+  void MapInPlace(kernels::MapFunction function, float parameter, std::span<float> x) const;
 
   /// y = RMS norm of x, both [rows, H].
   void Norm(std::span<const float> x, const float* weight, std::span<float> y) const;
@@ -100,14 +101,21 @@ struct Runtime {
   /// Errors:  kPeer.
   Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const;
 
-  /// Runs body(begin, end) over `count` items; `work` is their total cost in multiply-adds, from which the share of a
-  /// thread follows. A range stays short enough that peers see this rank's progress
+  /// Keeps the digest of a site's values when digests were asked for.
+  void LogSite(std::string_view site, int64_t layer, std::span<const float> values) const;
+  /// Shows the other ranks which range flags this one has met.
+  void ReportFlags() const;
+
+  /// Runs body(begin, end) over `count` items: all of them at once on a GPU, where kernels share the work out
+  /// themselves; else in ranges for threads. `work` is the items' total cost in multiply-adds, from which a thread's
+  /// share follows. A range stays short enough that peers see this rank's progress
   /// (comm::GroupOptions::hang_timeout_us).
   template <class Body>
   void Parallel(int64_t count, int64_t work, const Body& body) const {
     // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one
     // core. And no range is longer than 2^26, a third of a second on the slowest row.
     if (count == 0) return;
+    if (device.backend() != Backend::kCpu) return body(int64_t{0}, count);
     const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 19, pool.size() * 4), work >> 26});
     pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());
   }
@@ -126,6 +134,9 @@ struct Runtime {
   static constexpr int64_t kElementWork = 16;
 
  private:
+  // sums += row_scale * x w^T, rows of x x_stride apart.
+  void AddProduct(const float* x, int64_t x_stride, int64_t m, const Matrix& w, const float* row_scale,
+                  const Sums& sums) const;
   // Runs `args` with every part of `w`; its outputs are those of row 0.
   void RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const;
 };

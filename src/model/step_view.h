@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One step as the forward pass sees it: views into the step plan, plus what all layers share.
+// One step as the forward pass is given it, and as layers see it.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,30 @@
 
 namespace trivet::model {
 
+/// T tokens of S sequences: views of the step plan, on the host.
+struct StepTokens {
+  std::span<const TokenId> tokens;            // [T]
+  std::span<const kernels::TokenSpan> spans;  // [S]; `pages` points into the next
+  std::span<const int32_t> pages;             // of all spans, one behind the other
+  std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
+};
+
 /// Cosines and sines of every token's rotation by one rope table: [T, half] each.
 struct RopeAngles {
   int64_t half = 0;
-  std::span<const float> cos, sin;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
 };
 
-/// T tokens of S sequences.
+/// The same step where kernels read it. Sizes are the host's; what pointers and spans lead to is the device's.
 struct StepView {
-  std::span<const TokenId> tokens;            // [T]
+  int64_t tokens = 0;                         // T
+  int64_t rows = 0;                           // L
+  const TokenId* ids = nullptr;               // [T]
   std::span<const kernels::TokenSpan> spans;  // [S]
-  std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
-  std::span<const RopeAngles> ropes = {};     // by rope table of the geometry; made by the forward pass
+  const int32_t* logits_rows = nullptr;       // [L]
+  std::vector<RopeAngles> ropes;              // by rope table of the geometry
+  int64_t key_visits = 0;                     // pairs of a token and a key that attention without a window meets
 };
 
 }  // namespace trivet::model

@@ -3,13 +3,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace trivet::model {
 namespace {
 
 // Looks tensors up by name; a rank that holds none of an axis has no such tensor, which gives an empty view.
 class Binder {
  public:
-  explicit Binder(const LoadedTensors& tensors) : tensors_(tensors) {}
+  Binder(const device::Device& device, const LoadedTensors& tensors, std::vector<device::Buffer>* tables)
+      : device_(device), tensors_(tensors), tables_(tables) {}
 
   Matrix AMatrix(const std::string& name) const {
     const auto it = tensors_.find(name);
@@ -27,26 +30,72 @@ class Binder {
     return {AMatrix(prefix + ".gate_up"), AMatrix(prefix + ".down"), AVector(prefix + ".gate_up_bias"),
             AMatrix(prefix + ".down_bias")};
   }
-  // [channels, W] in the checkpoint, [W, channels] for the kernel, whose vectors run over channels.
-  std::vector<float> Taps(const std::string& name, int64_t width) const {
-    const auto it = tensors_.find(name);
-    if (it == tensors_.end()) return {};
-    const std::span<const float> source = it->second.buffer.As<float>();
-    const int64_t channels = it->second.rows;
-    std::vector<float> taps(static_cast<size_t>(channels * width));
-    for (int64_t c = 0; c < channels; ++c) {
-      for (int64_t j = 0; j < width; ++j) {
-        taps[static_cast<size_t>(j * channels + c)] = source[static_cast<size_t>(c * width + j)];
+  // Matrices of all slots in as many tables as it takes: parts of one slot go to different ones.
+  Result<std::vector<ExpertMatrices>> Experts(const std::string& prefix, const char* name, size_t slots) {
+    std::vector<ExpertMatrices> all;
+    for (size_t slot = 0; slot < slots; ++slot) {
+      const Matrix matrix = AMatrix(fmt::format("{}{}.{}", prefix, slot, name));
+      for (const Matrix::Part& part : matrix.parts) {
+        auto table = std::find_if(all.begin(), all.end(), [&](const ExpertMatrices& one) {
+          return one.row == part.row && one.n == part.packed.n && one.k == part.packed.k && one.w[slot].n == 0;
+        });
+        if (table == all.end()) {
+          table = all.insert(table, {part.row, part.packed.n, part.packed.k, {}, nullptr});
+          table->w.resize(slots);
+        }
+        table->w[slot] = part.packed;
       }
     }
-    return taps;
+    for (ExpertMatrices& table : all) {
+      const auto bytes = static_cast<int64_t>(table.w.size() * sizeof(kernels::PackedMatrix));
+      TRY_ASSIGN(std::byte * there, Table(bytes));
+      device_.Upload(there, table.w.data(), bytes);
+      table.device = reinterpret_cast<const kernels::PackedMatrix*>(there);
+    }
+    return all;
+  }
+
+  // Vectors of all slots, one below the other; null when there are none.
+  Result<const float*> Biases(const std::string& prefix, const char* name, size_t slots) {
+    std::byte* there = nullptr;
+    for (size_t slot = 0; slot < slots; ++slot) {
+      const auto it = tensors_.find(fmt::format("{}{}.{}", prefix, slot, name));
+      if (it == tensors_.end()) continue;
+      const int64_t bytes = it->second.rows * static_cast<int64_t>(sizeof(float));
+      if (there == nullptr) {
+        TRY_ASSIGN(there, Table(bytes * static_cast<int64_t>(slots)));
+      }
+      device_.Copy(there + static_cast<int64_t>(slot) * bytes, it->second.buffer.data(), bytes);
+    }
+    return reinterpret_cast<const float*>(there);
+  }
+
+  Result<ExpertWeights> AllExperts(const std::string& prefix, const plan::ExpertShard& shard) {
+    const size_t slots = shard.slots.size();
+    ExpertWeights experts;
+    experts.slots = static_cast<int64_t>(slots);
+    experts.width = slots == 0 ? 0 : shard.channels.width;
+    TRY_ASSIGN(experts.gate_up, Experts(prefix, "gate_up", slots));
+    TRY_ASSIGN(experts.down, Experts(prefix, "down", slots));
+    TRY_ASSIGN(experts.down_bias, Experts(prefix, "down_bias", slots));
+    TRY_ASSIGN(experts.gate_up_bias, Biases(prefix, "gate_up_bias", slots));
+    return experts;
   }
 
  private:
+  Result<std::byte*> Table(int64_t bytes) {
+    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device_, bytes, "tables of experts"));
+    tables_->push_back(std::move(buffer));
+    return tables_->back().data();
+  }
+
+  const device::Device& device_;
   const LoadedTensors& tensors_;
+  std::vector<device::Buffer>* tables_;
 };
 
-LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const plan::RankShard& shard, size_t index) {
+Result<LayerWeights> BindLayer(Binder& bind, const plan::Geometry& geometry, const plan::RankShard& shard,
+                               size_t index) {
   const std::string at = fmt::format("layers.{}.", index);
   LayerWeights layer;
   layer.input_norm = bind.AVector(at + "input_norm");
@@ -66,12 +115,8 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
                     bind.AMatrix(at + "attn.value_up"),   bind.AMatrix(at + "attn.o"),
                     bind.AMatrix(at + "attn.o_bias")};
   } else {
-    layer.delta_net = {bind.AMatrix(at + "gdn.in"),
-                       bind.AMatrix(at + "gdn.out"),
-                       bind.Taps(at + "gdn.conv", geometry.delta_net.conv_width),
-                       bind.AVector(at + "gdn.a_log"),
-                       bind.AVector(at + "gdn.dt_bias"),
-                       bind.AVector(at + "gdn.norm")};
+    layer.delta_net = {bind.AMatrix(at + "gdn.in"),    bind.AMatrix(at + "gdn.out"),     bind.AVector(at + "gdn.conv"),
+                       bind.AVector(at + "gdn.a_log"), bind.AVector(at + "gdn.dt_bias"), bind.AVector(at + "gdn.norm")};
   }
   if (geometry.layers[index].channel_mixer == plan::ChannelMixer::kMlp) {
     layer.mlp = bind.AnMlp(at + "mlp");
@@ -79,9 +124,7 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
     layer.moe.router = bind.AMatrix(at + "moe.router");
     layer.moe.router_bias = bind.AVector(at + "moe.router_bias");
     layer.moe.correction = bind.AVector(at + "moe.correction");
-    for (size_t slot = 0; slot < shard.experts.slots.size(); ++slot) {
-      layer.moe.experts.push_back(bind.AnMlp(fmt::format("{}moe.expert.{}", at, slot)));
-    }
+    TRY_ASSIGN(layer.moe.experts, bind.AllExperts(at + "moe.expert.", shard.experts));
     layer.moe.shared = bind.AnMlp(at + "moe.shared");
   }
   return layer;
@@ -89,18 +132,20 @@ LayerWeights BindLayer(const Binder& bind, const plan::Geometry& geometry, const
 
 }  // namespace
 
-Weights Weights::Bind(const plan::Geometry& geometry, const plan::RankShard& shard, LoadedTensors tensors) {
+Result<Weights> Weights::Bind(const device::Device& device, const plan::Geometry& geometry,
+                              const plan::RankShard& shard, LoadedTensors tensors) {
   Weights weights;
   weights.tensors = std::move(tensors);
-  const Binder bind(weights.tensors);
+  Binder bind(device, weights.tensors, &weights.tables);
   weights.embed = bind.AMatrix("embed");
   weights.head = geometry.tied_head ? weights.embed : bind.AMatrix("head");
   weights.final_norm = bind.AVector("final_norm");
   CHECK(weights.final_norm != nullptr);
   int64_t seen[2] = {};  // layers so far, with pages and with states
   for (size_t i = 0; i < geometry.layers.size(); ++i) {
-    weights.layers.push_back(BindLayer(bind, geometry, shard, i));
-    weights.layers.back().index = seen[plan::HasKv(geometry.layers[i].mixer) ? 0 : 1]++;
+    TRY_ASSIGN(LayerWeights layer, BindLayer(bind, geometry, shard, i));
+    layer.index = seen[plan::HasKv(geometry.layers[i].mixer) ? 0 : 1]++;
+    weights.layers.push_back(std::move(layer));
   }
   return weights;
 }

@@ -79,13 +79,13 @@ struct LatentWeights {
 struct DeltaNetWeights {
   Matrix in;                       // [queries, keys, values, z, b, a; H]
   Matrix out;                      // [H, v_heads * dv]
-  std::vector<float> taps;         // [W, channels]
+  const float* taps = nullptr;     // [W, channels]
   const float* a_log = nullptr;    // [v_heads]
   const float* dt_bias = nullptr;  // [v_heads]
   const float* norm = nullptr;     // [dv]
 };
 
-/// A gated MLP: also one expert, and the shared expert.
+/// A gated MLP: also the shared expert.
 struct MlpWeights {
   Matrix gate_up;                       // [2F, H]
   Matrix down;                          // [H, F]
@@ -93,12 +93,29 @@ struct MlpWeights {
   Matrix down_bias;                     // [H, 1], on one rank, or absent
 };
 
+/// One matrix of every expert slot: those that hold the same rows of the experts' matrices. Formats may differ.
+struct ExpertMatrices {
+  int64_t row = 0, n = 0, k = 0;                  // rows [row, row + n) of the experts' matrices [.., K]
+  std::vector<kernels::PackedMatrix> w;           // [S]; n == 0: the slot has no such rows
+  const kernels::PackedMatrix* device = nullptr;  // the same, where kernels read it
+};
+
+/// The routed experts that a rank holds. Matrices come in as many tables as it takes for each slot to be once in each.
+struct ExpertWeights {
+  int64_t slots = 0;                      // S
+  int64_t width = 0;                      // F, channels that this rank holds of each
+  std::vector<ExpertMatrices> gate_up;    // [2F, H]
+  std::vector<ExpertMatrices> down;       // [H, F]
+  std::vector<ExpertMatrices> down_bias;  // [H, 1], on one rank, or absent
+  const float* gate_up_bias = nullptr;    // [S, 2F], or null
+};
+
 /// Weights of a mixture of experts.
 struct MoeWeights {
   Matrix router;                       // [E (+ 1 shared gate), H]
   const float* router_bias = nullptr;  // [E], or null
   const float* correction = nullptr;   // [E], or null
-  std::vector<MlpWeights> experts;     // by local slot
+  ExpertWeights experts;
   MlpWeights shared;
 };
 
@@ -123,9 +140,13 @@ struct Weights {
   Matrix head;   // the same as embed when the head is tied
   const float* final_norm = nullptr;
   std::vector<LayerWeights> layers;
+  std::vector<device::Buffer> tables;  // what binding adds: arrays of matrices, and biases side by side
 
-  /// Binds every tensor of the rank's shard map.  A tensor that is missing here is a bug: loading has reported it.
-  static Weights Bind(const plan::Geometry& geometry, const plan::RankShard& shard, LoadedTensors tensors);
+  /// Binds every tensor of the rank's shard map, all of them on `device`.  A tensor that is missing here is a bug:
+  /// loading has reported it.
+  /// Errors:  kCapacity.
+  static Result<Weights> Bind(const device::Device& device, const plan::Geometry& geometry,
+                              const plan::RankShard& shard, LoadedTensors tensors);
 
   /// Bytes resident.
   int64_t bytes() const;

@@ -38,6 +38,16 @@ LocalTensor FromSections(std::string name, Role role, int64_t cols, const std::v
   return tensor;
 }
 
+// The same tensor with rows and columns exchanged.
+LocalTensor Transposed(LocalTensor tensor) {
+  std::swap(tensor.rows, tensor.cols);
+  for (Slice& slice : tensor.slices) {
+    std::swap(slice.dst_row, slice.dst_col);
+    slice.transposed = !slice.transposed;
+  }
+  return tensor;
+}
+
 // A run of columns of one source, all rows: the input side of an output projection.
 struct Columns {
   std::string source;
@@ -292,9 +302,9 @@ class Builder {
                              ValueHeads({qkv, 2 * keys, qkvz, rows, 2 * dk, dv}),
                              ValueHeads({z, 0, qkvz, rows, 2 * dk + ratio * dv, dv}),
                              ValueHeads({b, 0, ba, 2 * ratio, 0, 1}), ValueHeads({a, 0, ba, 2 * ratio, ratio, 1})})));
-    Add(FromSections(local_ + "gdn.conv", Role::kVector, net.conv_width,
-                     Joined({KeyHeads({conv, 0, "", 0, 0, dk}), KeyHeads({conv, keys, "", 0, 0, dk}),
-                             ValueHeads({conv, 2 * keys, "", 0, 0, dv})})));
+    Add(Transposed(FromSections(local_ + "gdn.conv", Role::kVector, net.conv_width,
+                                Joined({KeyHeads({conv, 0, "", 0, 0, dk}), KeyHeads({conv, keys, "", 0, 0, dk}),
+                                        ValueHeads({conv, 2 * keys, "", 0, 0, dv})}))));
     AddVector(local_ + "gdn.a_log", ValueHeads({source + "A_log", 0, "", 0, 0, 1}));
     AddVector(local_ + "gdn.dt_bias", ValueHeads({source + "dt_bias", 0, "", 0, 0, 1}));
     AddWhole(local_ + "gdn.norm", source + "norm.weight", net.v_dim);

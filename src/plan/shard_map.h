@@ -58,7 +58,7 @@ struct LocalTensor {
 ///   attn.value_up  rows q_heads x value_dim, each head's filled up to whole tiles; cols rank
 ///   gdn.in     rows [k_heads x dk queries | k_heads x dk keys | v_heads x dv values | v_heads x dv gates z |
 ///              v_heads b | v_heads a], cols H
-///   gdn.conv   rows [queries | keys | values as in gdn.in], cols conv_width
+///   gdn.conv   rows conv_width, cols [queries | keys | values as in gdn.in]: vectors run over channels
 ///   gdn.a_log, gdn.dt_bias [v_heads,1], gdn.norm [dv,1]
 ///   gdn.out    rows H, cols v_heads x dv                                  (leaf HeadLeaf(dv))
 ///   moe.router rows [E | 1 shared gate if the shared expert has one], cols H

@@ -35,7 +35,7 @@ struct Piece {
 };
 
 TEST(Caches, SizesFollowTheShard) {
-  Result<Caches> caches = Caches::Make(SmallGeometry(), SmallShard(), {7, 3});
+  Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), SmallShard(), {7, 3});
   ASSERT_TRUE(caches.ok());
   EXPECT_EQ(caches->state_stride(), 4 * 3 * 5);
   EXPECT_EQ(caches->conv_stride(), 3 * (2 * 2 * 3 + 4 * 5));
@@ -45,7 +45,7 @@ TEST(Caches, SizesFollowTheShard) {
 }
 
 TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {
-  Result<Caches> caches = Caches::Make(SmallGeometry(), SmallShard(), {7, 3});
+  Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), SmallShard(), {7, 3});
   ASSERT_TRUE(caches.ok());
   const std::vector<Piece> pieces = {{caches->keys(0), 7168}, {caches->values(0), 7168}, {caches->state(0), 180},
                                      {caches->state(1), 180}, {caches->conv(0), 288},    {caches->conv(1), 288}};
@@ -61,7 +61,7 @@ TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {
 }
 
 TEST(Caches, ARankMayHoldNoHeads) {
-  Result<Caches> caches = Caches::Make(SmallGeometry(), plan::RankShard{}, {7, 3});
+  Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), plan::RankShard{}, {7, 3});
   ASSERT_TRUE(caches.ok());
   EXPECT_EQ(caches->bytes(), 0);
 }
@@ -72,12 +72,12 @@ TEST(Caches, LayersOfOneKindNeedNoneOfTheOther) {
   geometry.delta_net = {};
   plan::RankShard shard = SmallShard();
   shard.delta_net = {};
-  EXPECT_EQ(Caches::Make(geometry, shard, {1, 5})->bytes(), 2 * 2 * 64 * 8 * 4);
+  EXPECT_EQ(Caches::Make(device::Device(), geometry, shard, {1, 5})->bytes(), 2 * 2 * 64 * 8 * 4);
 }
 
 TEST(Caches, MoreThanTheMachineHasIsACapacityError) {
   for (const int64_t pages : {int64_t{1} << 45, std::numeric_limits<int64_t>::max() / 2}) {
-    const Result<Caches> caches = Caches::Make(SmallGeometry(), SmallShard(), {pages, 3});
+    const Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), SmallShard(), {pages, 3});
     ASSERT_FALSE(caches.ok()) << pages;
     EXPECT_EQ(caches.error().code, Code::kCapacity);
   }

@@ -12,7 +12,7 @@ namespace {
 
 TEST(Buffer, IsZeroedAlignedAndWritable) {
   for (const int64_t bytes : {int64_t{1}, int64_t{4095}, int64_t{4096}, int64_t{5000000}}) {
-    Result<Buffer> buffer = Buffer::Make(bytes, "test");
+    Result<Buffer> buffer = Buffer::Make(Device(), bytes, "test");
     ASSERT_TRUE(buffer.ok());
     EXPECT_EQ(buffer->bytes(), bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(buffer->data()) % 4096, 0U);
@@ -25,26 +25,26 @@ TEST(Buffer, IsZeroedAlignedAndWritable) {
 }
 
 TEST(Buffer, ViewsHoldWholeElementsOnly) {
-  Result<Buffer> buffer = Buffer::Make(23, "test");
+  Result<Buffer> buffer = Buffer::Make(Device(), 23, "test");
   EXPECT_EQ(buffer->As<int64_t>().size(), 2U);
   EXPECT_EQ(buffer->As<float>().size(), 5U);
 }
 
 TEST(Buffer, ZeroBytesAreAnEmptyBuffer) {
-  const Result<Buffer> buffer = Buffer::Make(0, "test");
+  const Result<Buffer> buffer = Buffer::Make(Device(), 0, "test");
   ASSERT_TRUE(buffer.ok());
   EXPECT_EQ(buffer->bytes(), 0);
   EXPECT_TRUE(buffer->As<float>().empty());
 }
 
 TEST(Buffer, MovesItsMemory) {
-  Buffer first = std::move(Buffer::Make(100, "test")).value();
+  Buffer first = std::move(Buffer::Make(Device(), 100, "test")).value();
   std::byte* memory = first.data();
   Buffer second = std::move(first);
   EXPECT_EQ(second.data(), memory);
   EXPECT_EQ(first.data(), nullptr);  // NOLINT: a moved-from buffer is empty
   EXPECT_EQ(first.bytes(), 0);
-  Buffer third = std::move(Buffer::Make(200, "test")).value();
+  Buffer third = std::move(Buffer::Make(Device(), 200, "test")).value();
   third = std::move(second);
   EXPECT_EQ(third.data(), memory);
   EXPECT_EQ(third.bytes(), 100);
@@ -54,7 +54,7 @@ TEST(Buffer, MemoryThatDoesNotExistIsAnErrorThatNamesItsUse) {
   // Sizes that no machine has, and one that overflowed where it was computed.
   for (const int64_t bytes :
        {int64_t{1} << 60, std::numeric_limits<int64_t>::max(), int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
-    const Result<Buffer> buffer = Buffer::Make(bytes, "KV cache");
+    const Result<Buffer> buffer = Buffer::Make(Device(), bytes, "KV cache");
     ASSERT_FALSE(buffer.ok()) << bytes;
     EXPECT_EQ(buffer.error().code, Code::kCapacity);
     EXPECT_THAT(buffer.error().message, testing::StartsWith("KV cache: expected "));

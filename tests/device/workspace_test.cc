@@ -6,7 +6,7 @@
 namespace trivet::device {
 namespace {
 
-Workspace Make(int64_t bytes) { return Workspace(std::move(Buffer::Make(bytes, "test")).value()); }
+Workspace Make(int64_t bytes) { return Workspace(std::move(Buffer::Make(Device(), bytes, "test")).value()); }
 
 TEST(Workspace, PiecesAreAlignedAndApart) {
   Workspace workspace = Make(1024);

@@ -54,7 +54,9 @@ void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, 
     const int64_t cols = info.shape.size() < 2 ? 1 : info.shape.back();
     for (int64_t row = 0; row < slice.rows; ++row) {
       for (int64_t col = 0; col < slice.cols; ++col) {
-        expected[static_cast<size_t>((slice.dst_row + row) * local.cols + slice.dst_col + col)] =
+        const int64_t dst_row = slice.dst_row + (slice.transposed ? col : row);
+        const int64_t dst_col = slice.dst_col + (slice.transposed ? row : col);
+        expected[static_cast<size_t>(dst_row * local.cols + dst_col)] =
             source[static_cast<size_t>((slice.src_row + row) * cols + slice.src_col + col)];
       }
     }
@@ -71,7 +73,7 @@ void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, 
 // Loads with three threads, which share the rows of a piece.
 Result<model::LoadedTensors> LoadWithThreads(const OpenedModel& model, const plan::ShardMap& map) {
   ThreadPool pool(3);
-  return LoadShard(model, map, &pool, {}, {});
+  return LoadShard(model, map, {{}, &pool}, {}, {});
 }
 
 // Every tensor of every rank, for every cut: uneven, padded, overlapping, replicated.
@@ -118,7 +120,7 @@ OpenedModel OneTable(const TempDir& dir, DType dtype, int64_t rows, int64_t cols
   const std::vector<TensorDecl> tensors = {{kTable, dtype, {rows, cols}}, {"model.norm.weight", DType::kF32, {cols}}};
   auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), tensors, {});
   CHECK(writer.ok());
-  std::vector<uint16_t> row(static_cast<size_t>(cols));
+  std::vector<uint16_t> row(static_cast<size_t>((cols * bytes + 1) / 2));
   for (int64_t i = 0; i < rows; ++i) {
     for (size_t j = 0; j < row.size(); ++j)
       row[j] = static_cast<uint16_t>((static_cast<size_t>(i) * 7919 + j) % 0x7F00);
@@ -267,7 +269,7 @@ TEST(LoadShard, TheCheckCanEndIt) {
   int checks = 0, progress = 0;
   const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
   const Result<model::LoadedTensors> loaded = LoadShard(
-      small.model(), map, &pool, [&](int64_t, int64_t) { ++progress; }, check);
+      small.model(), map, {{}, &pool}, [&](int64_t, int64_t) { ++progress; }, check);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.error().message, "a peer is gone");
   EXPECT_EQ(checks, 3);

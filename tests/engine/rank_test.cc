@@ -28,7 +28,6 @@ sched::StepPlan ThreeTokens() {
 
 RankOptions SmallOptions() {
   RankOptions options;
-  options.kernels = kernels::SelectKernels(kernels::CpuTarget(), {}).value();
   options.limits = {2, 16, 16, 16, 4, 64};
   options.sites = true;
   return options;

@@ -16,7 +16,7 @@ TEST(Embed, RowsOfTheShareAndZerosElsewhere) {
       for (int64_t r = 0; r < ranks; ++r) {
         const RankFixture rank(geometry, layout, {.rank = r, .tokens = 40, .alone = true});
         std::vector<float> x(static_cast<size_t>(40 * geometry.hidden), -1.0F);
-        ASSERT_TRUE(Embed(rank.runtime(), rank.weights().embed, sequence.view(), x).ok());
+        ASSERT_TRUE(Embed(rank.runtime(), rank.weights().embed, StageStep(rank.runtime(), sequence.view()), x).ok());
         const plan::VocabShard& vocab = layout.shards[static_cast<size_t>(r)].vocab;
         for (size_t t = 0; t < sequence.ids.size(); ++t) {
           const TokenId id = sequence.ids[t];

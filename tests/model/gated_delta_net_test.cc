@@ -11,7 +11,8 @@ TEST(DeltaNetLayer, PartsOfRanksAddUp) {
   const OneSequence sequence(kTokens);
   const std::vector<float> x = Activations(kTokens, SmallGeometry().hidden);
   ExpectPartsAddUp(SmallGeometry(), "gdn", kTokens, [&](const RankFixture& rank, const Sums& sums) {
-    DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, 0, sequence.view(), x, sums);
+    DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, 0, StageStep(rank.runtime(), sequence.view()), x,
+                  sums);
   });
 }
 
@@ -22,7 +23,8 @@ TEST(DeltaNetLayer, StepsAreOneSequence) {
   const OneSequence whole(20);
   const RankFixture at_once(geometry, MakeLayout(geometry, 1), {.tokens = 20});
   const Sums expected = at_once.runtime().NewSums(20);
-  DeltaNetLayer(at_once.runtime(), at_once.weights().layers[0].delta_net, 0, whole.view(), x, expected);
+  DeltaNetLayer(at_once.runtime(), at_once.weights().layers[0].delta_net, 0, StageStep(at_once.runtime(), whole.view()),
+                x, expected);
 
   const RankFixture split(geometry, MakeLayout(geometry, 1), {.tokens = 20});
   OneSequence first(19), last(1);
@@ -30,8 +32,10 @@ TEST(DeltaNetLayer, StepsAreOneSequence) {
   const auto width = static_cast<size_t>(geometry.hidden);
   const Sums before = split.runtime().NewSums(19), after = split.runtime().NewSums(1);
   const std::span<const float> all(x);
-  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, first.view(), all.first(19 * width), before);
-  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, last.view(), all.last(width), after);
+  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, StageStep(split.runtime(), first.view()),
+                all.first(19 * width), before);
+  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, StageStep(split.runtime(), last.view()),
+                all.last(width), after);
   EXPECT_TRUE(std::equal(before.fixed.begin(), before.fixed.end(), expected.fixed.begin()));
   EXPECT_TRUE(
       std::equal(after.fixed.begin(), after.fixed.end(), expected.fixed.end() - static_cast<std::ptrdiff_t>(width)));

@@ -9,9 +9,9 @@ namespace {
 constexpr int64_t kTokens = 70;  // more than a page
 
 void RunLayer(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
-  const RotatedStep rotated(rank.runtime(), sequence.view());
+  const StepView step = StageStep(rank.runtime(), sequence.view());
   const LayerPlace place{0, rank.runtime().geometry.layers[1]};
-  LatentAttentionLayer(rank.runtime(), rank.weights().layers[1].latent, place, rotated.step, x, sums);
+  LatentAttentionLayer(rank.runtime(), rank.weights().layers[1].latent, place, step, x, sums);
 }
 
 void ExpectRanksAddUp(const plan::Geometry& geometry) {

@@ -101,14 +101,18 @@ class RankFixture {
         shard_(layout_.shards[static_cast<size_t>(options.rank)]),
         group_(std::move(comm::Group::Make({.ranks = options.alone ? 1 : layout_.ranks})).value()),
         comm_(group_.get(), options.alone ? 0 : options.rank),
-        workspace_(std::move(device::Buffer::Make(
-                                 Model::WorkspaceBytes(geometry_, shard_, options.tokens, options.tokens), "scratch"))
-                       .value()),
-        caches_(std::move(cache::Caches::Make(geometry_, shard_, {8, 2})).value()),
+        tables_(std::move(Tables::Make(device_, geometry_, shard_)).value()),
+        workspace_(
+            std::move(device::Buffer::Make(
+                          device_,
+                          // Tests stage several steps.
+                          4 * Model::WorkspaceBytes(geometry_, shard_, {options.tokens, options.tokens, 8}), "scratch"))
+                .value()),
+        caches_(std::move(cache::Caches::Make(device_, geometry_, shard_, {8, 2})).value()),
         kernels_(std::move(kernels::SelectKernels(kernels::CpuTarget(), {})).value()),
-        runtime_{geometry_,  layout_, shard_,  kernels_, kernels::Numerics::kExact, comm_, pool_,
-                 workspace_, caches_, &sites_, &flags_},
-        weights_(Weights::Bind(geometry_, shard_, Load(options))) {}
+        runtime_{geometry_, layout_,    shard_,  kernels_, kernels::Numerics::kExact, device_, tables_, comm_,
+                 pool_,     workspace_, caches_, &sites_},
+        weights_(std::move(Weights::Bind(device_, geometry_, shard_, Load(options))).value()) {}
   RankFixture(const RankFixture&) = delete;
   RankFixture& operator=(const RankFixture&) = delete;
 
@@ -132,7 +136,7 @@ class RankFixture {
       const int64_t bytes =
           vector ? local.rows * local.cols * 4
                  : kernels::PackedMatrix{kernels::WeightFormat::kBF16, local.rows, local.cols, local.leaf}.bytes();
-      tensor.buffer = std::move(device::Buffer::Make(bytes, local.name)).value();
+      tensor.buffer = std::move(device::Buffer::Make(device_, bytes, local.name)).value();
       for (const plan::Slice& slice : local.slices) {
         if (!options.zeros) Fill(slice, vector, &tensor);
       }
@@ -166,11 +170,12 @@ class RankFixture {
   std::unique_ptr<comm::Group> group_;
   comm::Communicator comm_;
   ThreadPool pool_{1};
+  const device::Device device_;
+  const Tables tables_;
   device::Workspace workspace_;
   cache::Caches caches_;
   const kernels::Kernels kernels_;
   record::SiteLog sites_;
-  std::atomic<uint32_t> flags_{0};
   const Runtime runtime_;
   Weights weights_;
 };
@@ -198,24 +203,12 @@ struct OneSequence {
   OneSequence(const OneSequence&) = delete;
   OneSequence& operator=(const OneSequence&) = delete;
 
-  StepView view() const { return {ids, spans, rows}; }
+  StepTokens view() const { return {ids, spans, pages, rows}; }
 
   std::vector<TokenId> ids;
   std::vector<int32_t> rows;
   std::vector<int32_t> pages = {0, 1, 2, 3};
   std::vector<kernels::TokenSpan> spans;
-};
-
-/// A step with its angles, as the forward pass hands it to layers.
-struct RotatedStep {
-  RotatedStep(const Runtime& runtime, const StepView& plain) : step(plain), ropes(MakeRopeAngles(runtime, plain)) {
-    step.ropes = ropes;
-  }
-  RotatedStep(const RotatedStep&) = delete;
-  RotatedStep& operator=(const RotatedStep&) = delete;
-
-  StepView step;
-  std::vector<RopeAngles> ropes;
 };
 
 /// Activations [tokens, hidden], a function of their place.

@@ -68,19 +68,6 @@ TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + normed[i]);
 }
 
-TEST(Runtime, MultiplyReadsRowsByMap) {
-  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 4});
-  const Matrix& router = rank.weights().layers[0].moe.router;
-  const std::vector<float> x = Activations(4, Small().hidden);
-  const auto columns = static_cast<size_t>(router.n);
-  std::vector<float> all(4 * columns), picked(2 * columns);
-  rank.runtime().Multiply(x, 4, router, all);
-  const std::vector<int32_t> rows = {3, 1};
-  rank.runtime().MultiplyRows(x, 2, router, rows.data(), picked);
-  EXPECT_TRUE(std::equal(picked.begin(), picked.begin() + router.n, all.begin() + 3 * router.n));
-  EXPECT_TRUE(std::equal(picked.begin() + router.n, picked.end(), all.begin() + router.n));
-}
-
 TEST(Runtime, NormIsRowByRow) {
   const RankFixture rank(Small(), MakeLayout(Small(), 1), {});
   const std::vector<float> x = Activations(3, Small().hidden);

@@ -20,10 +20,9 @@ TEST(Weights, ShapesFollowTheShard) {
       EXPECT_EQ(attention.attention.qkv.n, 2 * shard.attention.q_heads * 16 + 2 * shard.attention.kv_heads * 16);
       EXPECT_EQ(attention.attention.o.k, shard.attention.q_heads * 16);
       EXPECT_EQ(delta.delta_net.out.k, shard.delta_net.v_heads * 16);
-      EXPECT_EQ(delta.delta_net.taps.size(),
-                static_cast<size_t>(4 * (2 * shard.delta_net.k_heads + shard.delta_net.v_heads) * 16));
+      EXPECT_EQ(delta.delta_net.taps == nullptr, shard.delta_net.v_heads == 0);
       EXPECT_EQ(delta.moe.router.n, 6);  // experts and the shared expert's gate
-      EXPECT_EQ(delta.moe.experts.size(), shard.experts.slots.size());
+      EXPECT_EQ(delta.moe.experts.slots, static_cast<int64_t>(shard.experts.slots.size()));
       EXPECT_EQ(delta.moe.shared.down.k, shard.shared.width);
       EXPECT_EQ(rank.weights().embed.n, shard.vocab.rows);
       EXPECT_EQ(rank.weights().head.n, shard.vocab.rows);
@@ -51,7 +50,7 @@ TEST(Weights, ATiedHeadIsTheEmbedding) {
 TEST(Weights, TapsAreTransposed) {
   const plan::Geometry geometry = SmallGeometry();
   const RankFixture rank(geometry, MakeLayout(geometry, 1), {});
-  const std::vector<float>& taps = rank.weights().layers[0].delta_net.taps;
+  const float* taps = rank.weights().layers[0].delta_net.taps;
   constexpr size_t kChannels = 2 * 2 * 16 + 4 * 16;
   for (size_t channel = 0; channel < kChannels; ++channel) {
     for (size_t tap = 0; tap < 4; ++tap) {
@@ -59,6 +58,26 @@ TEST(Weights, TapsAreTransposed) {
                                                              static_cast<int64_t>(channel), static_cast<int64_t>(tap)));
     }
   }
+}
+
+// Every slot's matrices stand in the tables, and kernels read the same array.
+TEST(Weights, ExpertsStandInTables) {
+  const plan::Geometry geometry = SmallGeometry();
+  const RankFixture rank(geometry, MakeLayout(geometry, 1), {});
+  const ExpertWeights& experts = rank.weights().layers[0].moe.experts;
+  ASSERT_EQ(experts.slots, geometry.moe.experts);
+  EXPECT_EQ(experts.width, geometry.moe.width);
+  for (const std::vector<ExpertMatrices>* tables : {&experts.gate_up, &experts.down}) {
+    ASSERT_EQ(tables->size(), 1U) << "one format, one table";
+    ASSERT_EQ(tables->front().w.size(), static_cast<size_t>(experts.slots));
+    for (size_t slot = 0; slot < tables->front().w.size(); ++slot) {
+      EXPECT_EQ(tables->front().device[slot].data, tables->front().w[slot].data);
+      EXPECT_EQ(tables->front().w[slot].n, tables->front().n);
+      EXPECT_TRUE(slot == 0 || tables->front().w[slot].data != tables->front().w[slot - 1].data);
+    }
+  }
+  EXPECT_TRUE(experts.down_bias.empty());
+  EXPECT_EQ(experts.gate_up_bias, nullptr);
 }
 
 TEST(Weights, BytesAreThoseOfTheBuffers) {

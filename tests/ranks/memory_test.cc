@@ -36,7 +36,7 @@ Measured MeasureLoading(const engine::OpenedModel& model, const plan::Layout& la
     const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, 1, model.names);
     ThreadPool pool(2);
     const int64_t before = support::PeakBytes();
-    const Result<model::LoadedTensors> tensors = engine::LoadShard(model, map, &pool, {}, {});
+    const Result<model::LoadedTensors> tensors = engine::LoadShard(model, map, {{}, &pool}, {}, {});
     measured.growth = support::PeakBytes() - before;
     if (!tensors.ok() || before < 0) ::_exit(1);
     const int64_t page = ::sysconf(_SC_PAGESIZE);

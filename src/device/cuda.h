@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What device/ needs of CUDA, in terms that a build without CUDA has too: cuda.cu and no_cuda.cc define it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/result.h"
+
+namespace trivet::device::cuda {
+
+/// What was opened.
+struct Opened {
+  int64_t level = 0;  // compute capability, 90 for 9.0
+  std::string name;
+};
+
+/// Makes device `rank` modulo the number of devices that of the calling thread.
+/// Errors:  kUsage without a driver, a device, or CUDA in this build.
+Result<Opened> Open(int64_t rank);
+
+/// Zeroed memory, or null with the reason in `why`.
+void* Allocate(int64_t bytes, std::string* why);
+void Free(void* memory);
+
+/// As the methods of Device.
+void Upload(void* to, const void* from, int64_t bytes);
+void Download(void* to, const void* from, int64_t bytes);
+void Copy(void* to, const void* from, int64_t bytes);
+void Zero(void* at, int64_t bytes);
+void Wait();
+int64_t FreeBytes();
+
+}  // namespace trivet::device::cuda

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device of one rank: its memory, and transfers between it and the host. On the processor they are plain copies.
+#pragma once
+
+#include <cstdint>
+
+#include "base/backend.h"
+#include "base/result.h"
+
+namespace trivet::device {
+
+/// One device. On CUDA every call belongs to the thread that opened it, whose default stream orders kernels and
+/// transfers; what fails there is a bug, except where a Result says otherwise.
+class Device {
+ public:
+  /// The processor.
+  Device() = default;
+  /// Device `rank` modulo the number of devices of `backend`, for the calling thread.
+  /// Errors:  kUsage when this build or this machine has no such device.
+  static Result<Device> Open(Backend backend, int64_t rank);
+
+  Backend backend() const { return backend_; }
+  /// What kernel rows may need here: the compute capability of a GPU, such as 90; 0 for the processor.
+  int64_t level() const { return level_; }
+  /// "NVIDIA H200", or "" for the processor.
+  const char* name() const { return name_; }
+
+  /// Host bytes to the device. `from` may change as soon as this returns.
+  void Upload(void* to, const void* from, int64_t bytes) const;
+  /// Device bytes to the host, which has them when this returns.
+  void Download(void* to, const void* from, int64_t bytes) const;
+  /// Device bytes to another place on the device.
+  void Copy(void* to, const void* from, int64_t bytes) const;
+  /// Sets device bytes to zero.
+  void Zero(void* at, int64_t bytes) const;
+  /// Waits until all that was asked for has happened.
+  void Wait() const;
+  /// Bytes of the device's memory that nobody has; 0 for the processor, whose memory others judge.
+  int64_t FreeBytes() const;
+
+ private:
+  Backend backend_ = Backend::kCpu;
+  int64_t level_ = 0;
+  char name_[64] = {};
+};
+
+}  // namespace trivet::device

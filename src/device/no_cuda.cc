@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build without CUDA: there is no device to open, so nothing else is ever called.
+#include "base/check.h"
+#include "device/cuda.h"
+
+namespace trivet::device::cuda {
+
+Result<Opened> Open(int64_t) {
+  return MakeError(Code::kUsage,
+                   "--backend cuda: expected a build with CUDA, found one without; build where nvcc is "
+                   "installed, or choose --backend cpu");
+}
+
+void* Allocate(int64_t, std::string*) { CHECK_MSG(false, "no CUDA"); }
+void Free(void*) { CHECK_MSG(false, "no CUDA"); }
+void Upload(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void Download(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void Copy(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void Zero(void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void Wait() { CHECK_MSG(false, "no CUDA"); }
+int64_t FreeBytes() { CHECK_MSG(false, "no CUDA"); }
+
+}  // namespace trivet::device::cuda
