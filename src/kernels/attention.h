@@ -23,9 +23,13 @@ struct KvPages {
   int64_t head_dim = 0;   // D
   int64_t value_dim = 0;  // Dv; 0 means D
 
-  int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
-  int64_t Offset(int64_t page, int64_t head) const { return (page * kv_heads + head) * kBlockKeys * head_dim; }
-  int64_t ValueOffset(int64_t page, int64_t head) const { return (page * kv_heads + head) * kBlockKeys * ValueDim(); }
+  constexpr int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
+  constexpr int64_t Offset(int64_t page, int64_t head) const {
+    return (page * kv_heads + head) * kBlockKeys * head_dim;
+  }
+  constexpr int64_t ValueOffset(int64_t page, int64_t head) const {
+    return (page * kv_heads + head) * kBlockKeys * ValueDim();
+  }
 };
 
 /// For every token t and query head, over the blocks that hold visible keys: those at positions first .. position(t),
@@ -84,7 +88,7 @@ struct KvWrite {
 const TokenSpan& SpanOf(std::span<const TokenSpan> spans, int64_t t);
 
 /// First position that a token at `position` sees.
-inline int64_t FirstVisible(const Attention::Args& args, int64_t position) {
+constexpr int64_t FirstVisible(const Attention::Args& args, int64_t position) {
   return args.window > 0 && position >= args.window ? position - args.window + 1 : 0;
 }
 

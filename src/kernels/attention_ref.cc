@@ -63,10 +63,9 @@ void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, c
 }  // namespace
 
 const TokenSpan& SpanOf(std::span<const TokenSpan> spans, int64_t t) {
-  auto it = std::upper_bound(spans.begin(), spans.end(), t,
-                             [](int64_t row, const TokenSpan& span) { return row < span.token_begin; });
-  CHECK(it != spans.begin());
-  return *(it - 1);
+  const int64_t index = SpanIndexOf(spans, t);
+  CHECK(index >= 0);
+  return spans[static_cast<size_t>(index)];
 }
 
 HeadRange HeadsOf(const Attention::Args& args, int64_t kv) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/elementary.h"
 #include "kernels/kernel.h"
 #include "kernels/token_span.h"
 
@@ -52,6 +53,10 @@ struct DeltaGates {
 };
 
 /// The gates of token row `t` and value head `h`; one definition for every row of the family.
-DeltaGates GatesOf(const DeltaNet::Args& args, int64_t t, int64_t h);
+constexpr DeltaGates GatesOf(const DeltaNet::Args& args, int64_t t, int64_t h) {
+  const float* ba = args.ba + t * args.ba_stride;
+  const float rate = -Exp<ScalarOps>(args.a_log[h]) * Softplus(ba[args.v_heads + h] + args.dt_bias[h]);
+  return {Exp<ScalarOps>(rate), Sigmoid<ScalarOps>(ba[h])};
+}
 
 }  // namespace trivet::kernels

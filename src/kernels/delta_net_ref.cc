@@ -3,16 +3,9 @@
 #include <cmath>
 
 #include "kernels/delta_net.h"
-#include "kernels/elementary.h"
 #include "kernels/reference.h"
 
 namespace trivet::kernels {
-
-DeltaGates GatesOf(const DeltaNet::Args& args, int64_t t, int64_t h) {
-  const float* ba = args.ba + t * args.ba_stride;
-  const float rate = -Exp<ScalarOps>(args.a_log[h]) * Softplus(ba[args.v_heads + h] + args.dt_bias[h]);
-  return {Exp<ScalarOps>(rate), Sigmoid<ScalarOps>(ba[h])};
-}
 
 void DeltaNetRef(const DeltaNet::Args& args) {
   const int64_t dk = args.dk, dv = args.dv;

@@ -15,19 +15,19 @@ namespace trivet::kernels {
 struct ScalarOps {
   using F = float;
   using I = int32_t;
-  static F Set(float x) { return x; }
-  static F Add(F a, F b) { return a + b; }
-  static F Sub(F a, F b) { return a - b; }
-  static F Mul(F a, F b) { return a * b; }
-  static F Div(F a, F b) { return a / b; }
-  static F Min(F a, F b) { return a < b ? a : b; }         // b when a is NaN
-  static F Max(F a, F b) { return a > b ? a : b; }         // b when a is NaN
-  static I ToInt(F a) { return static_cast<int32_t>(a); }  // a holds an integer
-  static I AddInt(I a, int32_t b) { return a + b; }
-  static I SubInt(I a, I b) { return a - b; }
-  static I Half(I a) { return a >> 1; }
+  static constexpr F Set(float x) { return x; }
+  static constexpr F Add(F a, F b) { return a + b; }
+  static constexpr F Sub(F a, F b) { return a - b; }
+  static constexpr F Mul(F a, F b) { return a * b; }
+  static constexpr F Div(F a, F b) { return a / b; }
+  static constexpr F Min(F a, F b) { return a < b ? a : b; }         // b when a is NaN
+  static constexpr F Max(F a, F b) { return a > b ? a : b; }         // b when a is NaN
+  static constexpr I ToInt(F a) { return static_cast<int32_t>(a); }  // a holds an integer
+  static constexpr I AddInt(I a, int32_t b) { return a + b; }
+  static constexpr I SubInt(I a, I b) { return a - b; }
+  static constexpr I Half(I a) { return a >> 1; }
   /// 2^n for n in [-126, 127].
-  static F PowerOfTwo(I n) { return std::bit_cast<float>(static_cast<uint32_t>(n + 127) << 23); }
+  static constexpr F PowerOfTwo(I n) { return std::bit_cast<float>(static_cast<uint32_t>(n + 127) << 23); }
 };
 
 #include "kernels/elementary.inc"
@@ -35,7 +35,7 @@ struct ScalarOps {
 /// log(1 + exp(x)), computed in double and rounded once; above 20 it is x, as the common definition has it.
 /// Source: log1p(y) = 2 artanh(y / (2 + y)); y is in (0, 1], so the argument is at most 1/3 and nine odd terms leave
 /// less than 1e-10.
-inline float Softplus(float x) {
+constexpr float Softplus(float x) {
   if (x > 20.0F) return x;
   const double y = static_cast<double>(Exp<ScalarOps>(-std::fabs(x)));
   const double s = y / (2.0 + y);

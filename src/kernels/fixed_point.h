@@ -36,14 +36,14 @@ enum RangeFlags : uint32_t {
 };
 
 /// The flags of one part.
-inline uint32_t RangeOf(float part) {
+constexpr uint32_t RangeOf(float part) {
   if (std::fabs(part) <= kLeafLimit) return kInRange;
   return std::isfinite(part) ? kSaturated : kNonFinite;
 }
 
 /// A leaf's contribution on the grid, round to nearest even. Magnitudes over the limit and infinities saturate with
 /// their sign, NaN (whose sign depends on operand order and machine) to the positive limit; each raises its flag.
-inline int64_t ToGrid(float leaf, uint32_t* flags) {
+constexpr int64_t ToGrid(float leaf, uint32_t* flags) {
   if (!(std::fabs(leaf) <= kLeafLimit)) {
     *flags |= RangeOf(leaf);
     leaf = leaf < 0 ? -kLeafLimit : kLeafLimit;
@@ -54,6 +54,6 @@ inline int64_t ToGrid(float leaf, uint32_t* flags) {
 }
 
 /// The value of a grid sum: rounded to double, then to float, both to nearest even.
-inline float FromGrid(int64_t sum) { return static_cast<float>(static_cast<double>(sum) * kGridStep); }
+constexpr float FromGrid(int64_t sum) { return static_cast<float>(static_cast<double>(sum) * kGridStep); }
 
 }  // namespace trivet::kernels

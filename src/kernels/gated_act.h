@@ -37,7 +37,7 @@ struct GatedAct {
 };
 
 /// The end of the rows that there are.
-inline int64_t EndOf(const GatedAct::Args& args) {
+constexpr int64_t EndOf(const GatedAct::Args& args) {
   return args.count == nullptr ? args.end : std::min<int64_t>(args.end, *args.count);
 }
 

@@ -10,7 +10,7 @@ namespace trivet::kernels {
 inline constexpr int64_t kLanes = 16;
 
 /// Sum of `count` values (a power of two) by halving: element i takes element i + half, until one is left. In place.
-inline float HalvingSum(float* values, int64_t count) {
+constexpr float HalvingSum(float* values, int64_t count) {
   for (int64_t half = count / 2; half > 0; half /= 2) {
     for (int64_t i = 0; i < half; ++i) values[i] += values[i + half];
   }
@@ -18,7 +18,7 @@ inline float HalvingSum(float* values, int64_t count) {
 }
 
 /// Sum of squares of x[0 .. n) in the order above; products are rounded before they are added.
-inline float SumOfSquares(const float* x, int64_t n) {
+constexpr float SumOfSquares(const float* x, int64_t n) {
   float sums[kLanes] = {};
   for (int64_t i = 0; i < n; ++i) sums[i % kLanes] += x[i] * x[i];
   return HalvingSum(sums, kLanes);

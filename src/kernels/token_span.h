@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace trivet::kernels {
 
@@ -15,5 +16,15 @@ struct TokenSpan {
   int32_t state_slot = 0;          // recurrent state of the sequence
   const int32_t* pages = nullptr;  // [ceil((start + count) / 64)] KV pages in order of position
 };
+
+/// Index of the span that holds token row `t` of the step: the last one that begins at or before it.
+constexpr int64_t SpanIndexOf(std::span<const TokenSpan> spans, int64_t t) {
+  int64_t low = -1, high = static_cast<int64_t>(spans.size());  // the span at `low` begins at or before t, `high` later
+  while (high - low > 1) {
+    const int64_t middle = (low + high) / 2;
+    (spans.data()[middle].token_begin <= t ? low : high) = middle;
+  }
+  return low;
+}
 
 }  // namespace trivet::kernels

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "quant/convert.h"
+#include "kernels/weight_element.h"
 
 namespace trivet::kernels {
 namespace {
@@ -22,38 +22,11 @@ void StoreBF16(const std::byte* source, int64_t count, std::byte* tile, int64_t 
   }
 }
 
-float LoadBF16(const std::byte* tile, int64_t row, int64_t k) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, tile + ((k / 2 * kTileRows + row) * 2 + k % 2) * 2, 2);
-  return quant::FromBF16(bits);
-}
-
 template <int64_t kBytes>
 void StorePlain(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
   for (int64_t i = 0; i < count; ++i) {
     std::memcpy(tile + ((k + i) * kTileRows + row) * kBytes, source + i * kBytes, kBytes);
   }
-}
-
-float LoadF16(const std::byte* tile, int64_t row, int64_t k) {
-  uint16_t bits = 0;
-  std::memcpy(&bits, tile + (k * kTileRows + row) * 2, 2);
-  return quant::FromF16(bits);
-}
-
-float LoadF32(const std::byte* tile, int64_t row, int64_t k) {
-  float value = 0;
-  std::memcpy(&value, tile + (k * kTileRows + row) * 4, 4);
-  return value;
-}
-
-constexpr int64_t ScaleBytes(quant::ScaleType type) {
-  return type == quant::ScaleType::kF16 ? 2 : type == quant::ScaleType::kF32 ? 4 : 1;
-}
-
-// Of a code as its word holds it: signed bytes gain 128.
-constexpr uint32_t StoredBias(const quant::BlockTraits& traits) {
-  return traits.code == quant::CodeType::kSigned ? 0x80 : 0;
 }
 
 // The codes of a block as words, where they only have to be copied: bytes, and nibbles that stand in pairs. Null for
@@ -81,17 +54,6 @@ void PackWords(const uint8_t* codes, uint32_t* words) {
     rest |= static_cast<uint32_t>(codes[kLayout.words * kLayout.per_word + i]) << (i * kLayout.code_bits);
   }
   for (int64_t w = 0; kLayout.rest > 0 && w < kLayout.words; ++w) words[w] |= rest >> (2 * w) << 30;
-}
-
-// Code `i` of a chunk; `word(w)` gives its words.
-template <class Word>
-uint32_t CodeOf(const PackedBlock& layout, int64_t i, const Word& word) {
-  const uint32_t mask = (1U << layout.code_bits) - 1;
-  if (i < layout.words * layout.per_word)
-    return word(i / layout.per_word) >> (i % layout.per_word * layout.code_bits) & mask;
-  uint32_t rest = 0;
-  for (int64_t w = 0; w < layout.words; ++w) rest |= word(w) >> 30 << (2 * w);
-  return rest >> ((i - layout.words * layout.per_word) * layout.code_bits) & mask;
 }
 
 // Stores the codes of a block; `block` is null where `source` holds them as words.
@@ -144,89 +106,28 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
   }
 }
 
-template <BlockFormat kFormat>
-float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
-  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
-  constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
-  constexpr int64_t kScale = ScaleBytes(kTraits.scale);
-  const std::byte* block = tile + k / kTraits.columns * kLayout.bytes;
-  k %= kTraits.columns;
-  quant::BlockElement element;
-  std::memcpy(&element.scale, block + kLayout.scale_at + row * kScale, kScale);
-  if (kTraits.offset != quant::OffsetType::kNone) {
-    std::memcpy(&element.offset, block + kLayout.offset_at + row * kScale, kScale);
-  }
-  if (kTraits.has_sub()) {
-    const int64_t at = k / kTraits.sub * kTileRows + row;
-    element.sub_scale = std::to_integer<int8_t>(block[kLayout.sub_scale_at + at]);
-    if (kTraits.offset == quant::OffsetType::kMinus) {
-      element.sub_offset = std::to_integer<uint8_t>(block[kLayout.sub_offset_at + at]);
-    }
-  }
-  const std::byte* codes = block + kLayout.codes_at + k / kLayout.chunk * kLayout.chunk_bytes;
-  k %= kLayout.chunk;
-  if constexpr (kTraits.code == quant::CodeType::kE4M3) {
-    element.code = std::to_integer<uint8_t>(codes[k * kTileRows + row]);
-  } else {
-    const auto word = [codes, row](int64_t w) {
-      uint32_t bits = 0;
-      std::memcpy(&bits, codes + (w * kTileRows + row) * 4, 4);
-      return bits;
-    };
-    element.code = static_cast<uint8_t>(CodeOf(kLayout, k, word) ^ StoredBias(kTraits));
-  }
-  return quant::Value(kTraits, element);
-}
-
-template <BlockFormat kFormat>
-constexpr WeightFormatRow BlockRow(WeightFormat format, std::string_view name) {
-  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
-  return {format, name, kTraits.columns, PackedBlockOf(kTraits).bytes, StoreBlocks<kFormat>, LoadBlocks<kFormat>};
+template <WeightFormat kFormat>
+constexpr WeightFormatRow BlockRow(std::string_view name) {
+  constexpr BlockFormat kBlocks = *BlocksOf(kFormat);
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kBlocks);
+  return {kFormat, name, kTraits.columns, PackedBlockOf(kTraits).bytes, StoreBlocks<kBlocks>, LoadElement<kFormat>};
 }
 
 constexpr WeightFormatRow kFormats[] = {
-    {WeightFormat::kBF16, "bf16", 2, 2 * kTileRows * 2, StoreBF16, LoadBF16},
-    {WeightFormat::kF16, "f16", 2, 2 * kTileRows * 2, StorePlain<2>, LoadF16},
-    {WeightFormat::kF32, "f32", 2, 2 * kTileRows * 4, StorePlain<4>, LoadF32},
-    BlockRow<BlockFormat::kQ4_0>(WeightFormat::kQ4_0, "q4_0"),
-    BlockRow<BlockFormat::kQ4_1>(WeightFormat::kQ4_1, "q4_1"),
-    BlockRow<BlockFormat::kQ5_0>(WeightFormat::kQ5_0, "q5_0"),
-    BlockRow<BlockFormat::kQ5_1>(WeightFormat::kQ5_1, "q5_1"),
-    BlockRow<BlockFormat::kQ8_0>(WeightFormat::kQ8_0, "q8_0"),
-    BlockRow<BlockFormat::kQ4K>(WeightFormat::kQ4K, "q4_k"),
-    BlockRow<BlockFormat::kQ5K>(WeightFormat::kQ5K, "q5_k"),
-    BlockRow<BlockFormat::kQ6K>(WeightFormat::kQ6K, "q6_k"),
-    BlockRow<BlockFormat::kMxfp4>(WeightFormat::kMxfp4, "mxfp4"),
-    BlockRow<BlockFormat::kFp8>(WeightFormat::kFp8, "fp8"),
+    {WeightFormat::kBF16, "bf16", 2, 2 * kTileRows * 2, StoreBF16, LoadElement<WeightFormat::kBF16>},
+    {WeightFormat::kF16, "f16", 2, 2 * kTileRows * 2, StorePlain<2>, LoadElement<WeightFormat::kF16>},
+    {WeightFormat::kF32, "f32", 2, 2 * kTileRows * 4, StorePlain<4>, LoadElement<WeightFormat::kF32>},
+    BlockRow<WeightFormat::kQ4_0>("q4_0"),
+    BlockRow<WeightFormat::kQ4_1>("q4_1"),
+    BlockRow<WeightFormat::kQ5_0>("q5_0"),
+    BlockRow<WeightFormat::kQ5_1>("q5_1"),
+    BlockRow<WeightFormat::kQ8_0>("q8_0"),
+    BlockRow<WeightFormat::kQ4K>("q4_k"),
+    BlockRow<WeightFormat::kQ5K>("q5_k"),
+    BlockRow<WeightFormat::kQ6K>("q6_k"),
+    BlockRow<WeightFormat::kMxfp4>("mxfp4"),
+    BlockRow<WeightFormat::kFp8>("fp8"),
 };
-
-// The packed form of a block format.
-WeightFormat OfBlocks(BlockFormat format) {
-  switch (format) {
-    case BlockFormat::kQ4_0:
-      return WeightFormat::kQ4_0;
-    case BlockFormat::kQ4_1:
-      return WeightFormat::kQ4_1;
-    case BlockFormat::kQ5_0:
-      return WeightFormat::kQ5_0;
-    case BlockFormat::kQ5_1:
-      return WeightFormat::kQ5_1;
-    case BlockFormat::kQ8_0:
-      return WeightFormat::kQ8_0;
-    case BlockFormat::kQ4K:
-      return WeightFormat::kQ4K;
-    case BlockFormat::kQ5K:
-      return WeightFormat::kQ5K;
-    case BlockFormat::kQ6K:
-      return WeightFormat::kQ6K;
-    case BlockFormat::kMxfp4Gguf:
-    case BlockFormat::kMxfp4:
-      return WeightFormat::kMxfp4;
-    case BlockFormat::kFp8:
-      break;
-  }
-  return WeightFormat::kFp8;
-}
 
 }  // namespace
 
@@ -243,7 +144,13 @@ const WeightFormatRow* FormatFor(tensor::DType dtype) {
   if (dtype == tensor::DType::kF16) return &FormatRow(WeightFormat::kF16);
   if (dtype == tensor::DType::kF32) return &FormatRow(WeightFormat::kF32);
   const std::optional<BlockFormat> blocks = quant::BlockFormatOf(dtype);
-  return blocks.has_value() ? &FormatRow(OfBlocks(*blocks)) : nullptr;
+  for (const WeightFormatRow& row : kFormats) {
+    if (blocks.has_value() &&
+        BlocksOf(row.format) == (blocks == BlockFormat::kMxfp4Gguf ? BlockFormat::kMxfp4 : blocks)) {
+      return &row;
+    }
+  }
+  return nullptr;
 }
 
 float Element(const PackedMatrix& matrix, int64_t row, int64_t column) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -35,6 +36,14 @@ enum class WeightFormat : int32_t {
   kFp8,
 };
 
+/// The block format of `format`, or nothing where elements stand alone.
+constexpr std::optional<quant::BlockFormat> BlocksOf(WeightFormat format) {
+  if (format < WeightFormat::kQ4_0) return std::nullopt;
+  if (format == WeightFormat::kMxfp4) return quant::BlockFormat::kMxfp4;
+  if (format == WeightFormat::kFp8) return quant::BlockFormat::kFp8;
+  return static_cast<quant::BlockFormat>(static_cast<int>(format) - static_cast<int>(WeightFormat::kQ4_0));
+}
+
 /// Where the parts of one block of 32 rows stand, in bytes from its begin. Codes come in chunks of `chunk` columns that
 /// share scales. E4M3 codes are bytes, [chunk][32]. Others are packed into 32-bit words, [words][32], so that one
 /// vector load brings several columns of its rows, and one shift puts a column's codes where they are wanted:
@@ -57,13 +66,15 @@ struct PackedBlock {
   int bias = 0;
 };
 
+/// Bytes of a scale.
+constexpr int64_t ScaleBytes(quant::ScaleType type) {
+  return type == quant::ScaleType::kF16 ? 2 : type == quant::ScaleType::kF32 ? 4 : 1;
+}
+
 /// The parts of a block of 32 rows.
 constexpr PackedBlock PackedBlockOf(const quant::BlockTraits& traits) {
   PackedBlock block;
-  const int64_t scale_bytes = traits.scale == quant::ScaleType::kF16   ? 2
-                              : traits.scale == quant::ScaleType::kF32 ? 4
-                                                                       : 1;
-  const int64_t scales = kTileRows * scale_bytes;
+  const int64_t scales = kTileRows * ScaleBytes(traits.scale);
   const int64_t factors = traits.has_sub() ? traits.columns / traits.sub * kTileRows : 0;
   block.code_bits = traits.code_bits;
   block.bias = traits.code == quant::CodeType::kSigned ? 128 : traits.bias;
@@ -78,6 +89,22 @@ constexpr PackedBlock PackedBlockOf(const quant::BlockTraits& traits) {
   block.codes_at = block.sub_offset_at + (traits.offset == quant::OffsetType::kMinus ? factors : 0);
   block.bytes = block.codes_at + traits.columns / block.chunk * block.chunk_bytes;
   return block;
+}
+
+/// Of a code as its word holds it: signed bytes gain 128.
+constexpr uint32_t StoredBias(const quant::BlockTraits& traits) {
+  return traits.code == quant::CodeType::kSigned ? 0x80 : 0;
+}
+
+/// Code `i` of a chunk; `word(w)` gives its words.
+template <class Word>
+constexpr uint32_t CodeOf(const PackedBlock& layout, int64_t i, const Word& word) {
+  const uint32_t mask = (1U << layout.code_bits) - 1;
+  if (i < layout.words * layout.per_word)
+    return word(i / layout.per_word) >> (i % layout.per_word * layout.code_bits) & mask;
+  uint32_t rest = 0;
+  for (int64_t w = 0; w < layout.words; ++w) rest |= word(w) >> 30 << (2 * w);
+  return rest >> ((i - layout.words * layout.per_word) * layout.code_bits) & mask;
 }
 
 /// One row of the format table.

@@ -60,12 +60,6 @@ void UnpackQ6K(const std::byte* src, Block* block) {
   }
 }
 
-float E2M1(uint32_t code) {
-  constexpr float kMagnitudes[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
-  const float magnitude = kMagnitudes[code & 7U];
-  return (code & 8U) != 0 ? -magnitude : magnitude;
-}
-
 }  // namespace
 
 Block Unpack(BlockFormat format, const std::byte* src) {
@@ -123,42 +117,6 @@ Block Unpack(BlockFormat format, const std::byte* src) {
       break;
   }
   return block;
-}
-
-float ScaleValue(ScaleType type, uint32_t bits) {
-  switch (type) {
-    case ScaleType::kF16:
-      return FromF16(static_cast<uint16_t>(bits));
-    case ScaleType::kE8M0:
-      return FromE8M0(static_cast<uint8_t>(bits));
-    case ScaleType::kF32:
-      break;
-  }
-  return std::bit_cast<float>(bits);
-}
-
-float CodeValue(const BlockTraits& traits, uint8_t code) {
-  switch (traits.code) {
-    case CodeType::kUnsigned:
-      return static_cast<float>(static_cast<int>(code) - traits.bias);
-    case CodeType::kSigned:
-      return static_cast<float>(static_cast<int8_t>(code));
-    case CodeType::kE2M1:
-      return E2M1(code);
-    case CodeType::kE4M3:
-      break;
-  }
-  return FromE4M3(code);
-}
-
-float Value(const BlockTraits& traits, const BlockElement& element) {
-  float scale = ScaleValue(traits.scale, element.scale);
-  if (traits.has_sub()) scale *= static_cast<float>(element.sub_scale);
-  const float product = scale * CodeValue(traits, element.code);
-  if (traits.offset == OffsetType::kNone) return product;
-  const float offset = ScaleValue(traits.scale, element.offset);
-  if (traits.offset == OffsetType::kPlus) return product + offset;
-  return product - offset * static_cast<float>(element.sub_offset);
 }
 
 void DecodeBlocks(BlockFormat format, std::span<const std::byte> src, std::span<float> dst) {

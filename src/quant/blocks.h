@@ -4,11 +4,13 @@
 // construction.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 
+#include "quant/convert.h"
 #include "tensor/dtype.h"
 
 namespace trivet::quant {
@@ -105,13 +107,43 @@ struct BlockElement {
 Block Unpack(BlockFormat format, const std::byte* src);
 
 /// A scale's value.
-float ScaleValue(ScaleType type, uint32_t bits);
+constexpr float ScaleValue(ScaleType type, uint32_t bits) {
+  switch (type) {
+    case ScaleType::kF16:
+      return FromF16(static_cast<uint16_t>(bits));
+    case ScaleType::kE8M0:
+      return FromE8M0(static_cast<uint8_t>(bits));
+    case ScaleType::kF32:
+      break;
+  }
+  return std::bit_cast<float>(bits);
+}
 
 /// A code's value, without its scale.
-float CodeValue(const BlockTraits& traits, uint8_t code);
+constexpr float CodeValue(const BlockTraits& traits, uint8_t code) {
+  switch (traits.code) {
+    case CodeType::kUnsigned:
+      return static_cast<float>(static_cast<int>(code) - traits.bias);
+    case CodeType::kSigned:
+      return static_cast<float>(static_cast<int8_t>(code));
+    case CodeType::kE2M1:
+      return FromE2M1(code);
+    case CodeType::kE4M3:
+      break;
+  }
+  return FromE4M3(code);
+}
 
 /// An element's value by the formula of BlockTraits.
-float Value(const BlockTraits& traits, const BlockElement& element);
+constexpr float Value(const BlockTraits& traits, const BlockElement& element) {
+  float scale = ScaleValue(traits.scale, element.scale);
+  if (traits.has_sub()) scale *= static_cast<float>(element.sub_scale);
+  const float product = scale * CodeValue(traits, element.code);
+  if (traits.offset == OffsetType::kNone) return product;
+  const float offset = ScaleValue(traits.scale, element.offset);
+  if (traits.offset == OffsetType::kPlus) return product + offset;
+  return product - offset * static_cast<float>(element.sub_offset);
+}
 
 /// Decodes a row.
 ///   src   dst.size() / columns blocks;  dst  a multiple of the format's columns

@@ -97,6 +97,13 @@ constexpr uint8_t ToE2M1(float value) {
   return static_cast<uint8_t>(code | (std::bit_cast<uint32_t>(value) >> 28 & 8u));
 }
 
+/// An E2M1 code's value.
+constexpr float FromE2M1(uint32_t code) {
+  constexpr float kMagnitudes[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+  const float magnitude = kMagnitudes[code & 7U];
+  return (code & 8U) != 0 ? -magnitude : magnitude;
+}
+
 /// F8_E5M2: the upper byte of an F16.
 constexpr float FromE5M2(uint8_t bits) { return FromF16(static_cast<uint16_t>(uint32_t{bits} << 8)); }
 

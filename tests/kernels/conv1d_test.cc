@@ -72,7 +72,7 @@ void CompareConv1d(RowLog* log) {
     for (const int64_t channels : {1, 7, 15, 16, 17, 31, 64, 101, 300}) {
       const Problem problem(channels, width, 12, &random);
       // Spans shorter and longer than the window, fresh and continued.
-      const TokenSpan spans[] = {
+      const std::vector<TokenSpan> spans = {
           {0, 1, 0, 3, nullptr}, {1, 2, 9, 0, nullptr}, {3, 1, 1, 2, nullptr}, {4, 8, 64, 1, nullptr}};
       for (const int64_t cut : {channels, int64_t{13}}) {
         log->Compare<Conv1d>("width " + std::to_string(width) + ", " + std::to_string(channels) + " channels",

@@ -91,7 +91,7 @@ void CompareDeltaNet(RowLog* log) {
         shape.dv = dv;
         const Problem problem(shape, 9, &random);
         // A fresh sequence, one that goes on, and one token.
-        const TokenSpan spans[] = {{0, 4, 0, 2, nullptr}, {4, 4, 17, 0, nullptr}, {8, 1, 1, 3, nullptr}};
+        const std::vector<TokenSpan> spans = {{0, 4, 0, 2, nullptr}, {4, 4, 17, 0, nullptr}, {8, 1, 1, 3, nullptr}};
         log->Compare<DeltaNet>(
             "dk " + std::to_string(dk) + ", dv " + std::to_string(dv),
             [&](const auto& row, auto* out) { problem.Run(row, spans, true, problem.v_heads(), out); });

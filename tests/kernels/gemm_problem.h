@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "kernels/gemm.h"
@@ -53,14 +54,14 @@ class GemmProblem {
 
   /// Runs every part of a product with `row`, all on the same fresh outputs.
   void RunParts(const KernelRow<Gemm>& row, std::span<const Gemm::Args> parts, Outputs* outputs) const {
-    std::atomic<uint32_t> flags{0};
+    const auto flags = std::make_unique<std::atomic<uint32_t>>(0);  // on the heap, where a device reads too
     Guarded<float> y(m_ * y_stride(), 1);
     Guarded<int64_t> fixed(m_ * y_stride(), 1);
     std::copy(y_start_.begin(), y_start_.end(), y.data());
     for (int64_t i = 0; i < fixed.size(); ++i) fixed[i] = i * 1000003;
     const bool exact_sums = form_.sums && form_.numerics == Numerics::kExact;
     for (Gemm::Args args : parts) {
-      args.flags = &flags;
+      args.flags = flags.get();
       (exact_sums   ? static_cast<void>(args.sums_fixed = fixed.data())
        : form_.sums ? static_cast<void>(args.sums_fast = y.data())
                     : static_cast<void>(args.y = y.data()));
@@ -68,7 +69,7 @@ class GemmProblem {
     }
     outputs->Take(y);
     outputs->Take(fixed);
-    outputs->Take(flags.load());
+    outputs->Take(flags->load());
   }
 
   std::string Name() const {

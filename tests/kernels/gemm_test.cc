@@ -36,6 +36,48 @@ std::vector<int64_t> FixedSums(const KernelRow<Gemm>& row, Gemm::Args args, uint
   return sums;
 }
 
+void CompareProblem(RowLog* log, GemmProblem* problem, const std::string& remark) {
+  log->Compare<Gemm>(problem->Name() + remark, [&](const KernelRow<Gemm>& row, Outputs* outputs) {
+    problem->Run(row, problem->Args(), outputs);
+  });
+}
+
+// Signs of NaN depend on operand order and on the machine, so they must not reach a sum.
+void CompareNonFinite(RowLog* log) {
+  std::mt19937_64 random(20);
+  const float bad[] = {kInf, -kInf, kNaN, -kNaN, 3e38F, -3e38F};
+  for (int round = 0; round < 200; ++round) {
+    const int64_t m = kRowCounts[random() % std::size(kRowCounts)];
+    GemmForm form = FormNumber(random() % 32);
+    form.numerics = Numerics::kExact;
+    GemmProblem problem(Shape(random(), 70, 67, 16), m, form, &random);
+    for (uint64_t i = 0, count = 1 + random() % 40; i < count; ++i) {
+      problem.x()[random() % problem.x().size()] = bad[random() % std::size(bad)];
+    }
+    if (round % 4 == 0) problem.scale()[random() % problem.scale().size()] = bad[random() % std::size(bad)];
+    CompareProblem(log, &problem, " with non-finite inputs");
+  }
+}
+
+// Widths of real models, at every row count of decoding and two of prefill; too many bytes for every row of a test.
+void CompareLarge(RowLog* log) {
+  std::mt19937_64 random(10);
+  uint64_t number = 0;
+  for (const WeightFormatRow& format : Formats()) {
+    for (const auto& [n, k, leaf] : {std::tuple{65, 5120, 256}, {33, 17408, 128}, {160, 7168, 256}}) {
+      for (const int64_t m : {1, 2, 3, 4, 5, 8, 13, 16, 65}) {
+        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++), &random);
+        CompareProblem(log, &problem, "");
+      }
+    }
+  }
+  for (uint64_t form = 0; form < 32; ++form) {
+    GemmProblem problem({WeightFormat::kBF16, 1031, 2048, 256}, 1 + static_cast<int64_t>(form % 16), FormNumber(form),
+                        &random);
+    CompareProblem(log, &problem, "");
+  }
+}
+
 }  // namespace
 
 void CompareGemm(RowLog* log) {
@@ -46,9 +88,7 @@ void CompareGemm(RowLog* log) {
       for (const int64_t k : {1, 2, 15, 17, 127, 128, 129, 301}) {
         for (const int64_t leaf : {16, 32, 64, 128, 256}) {
           GemmProblem problem(Shape(random() >> 8, n, k, leaf), m, FormNumber(number++), &random);
-          log->Compare<Gemm>(problem.Name(), [&](const KernelRow<Gemm>& row, Outputs* outputs) {
-            problem.Run(row, problem.Args(), outputs);
-          });
+          CompareProblem(log, &problem, "");
         }
       }
     }
@@ -57,11 +97,11 @@ void CompareGemm(RowLog* log) {
     for (const WeightFormatRow& format : Formats()) {
       constexpr int64_t kRows[] = {1, 13, 97};
       GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form), &random);
-      log->Compare<Gemm>(problem.Name(), [&](const KernelRow<Gemm>& row, Outputs* outputs) {
-        problem.Run(row, problem.Args(), outputs);
-      });
+      CompareProblem(log, &problem, "");
     }
   }
+  CompareNonFinite(log);
+  if (log->large()) CompareLarge(log);
 }
 
 TEST(GemmRef, IsTheMatrixProduct) {
@@ -304,25 +344,6 @@ TEST(Gemm, OneBadRowIsReportedAndSpoilsNoOther) {
     for (size_t i = 0; i < found.size(); ++i) {
       EXPECT_EQ(found[i] == good[i], i / 65 != 4) << row.name << ", row " << i / 65;
     }
-  }
-}
-
-// Signs of NaN depend on operand order and on the machine, so they must not reach a sum.
-TEST(Gemm, NonFiniteInputsGiveTheSameBytesOnEveryRow) {
-  std::mt19937_64 random(20);
-  const float bad[] = {kInf, -kInf, kNaN, -kNaN, 3e38F, -3e38F};
-  RowLog log;
-  for (int round = 0; round < 200; ++round) {
-    const int64_t m = kRowCounts[random() % std::size(kRowCounts)];
-    GemmForm form = FormNumber(random() % 32);
-    form.numerics = Numerics::kExact;
-    GemmProblem problem(Shape(random(), 70, 67, 16), m, form, &random);
-    for (uint64_t i = 0, count = 1 + random() % 40; i < count; ++i) {
-      problem.x()[random() % problem.x().size()] = bad[random() % std::size(bad)];
-    }
-    if (round % 4 == 0) problem.scale()[random() % problem.scale().size()] = bad[random() % std::size(bad)];
-    log.Compare<Gemm>(problem.Name() + " with non-finite inputs",
-                      [&](const KernelRow<Gemm>& row, Outputs* outputs) { problem.Run(row, problem.Args(), outputs); });
   }
 }
 

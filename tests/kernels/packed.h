@@ -23,14 +23,6 @@ struct PackedShape {
   int64_t phase = 0;  // of block formats: columns of the first block that are not the matrix'
 };
 
-/// The block format of `format`, or nothing.
-inline std::optional<quant::BlockFormat> BlocksOf(WeightFormat format) {
-  if (format < WeightFormat::kQ4_0) return std::nullopt;
-  if (format == WeightFormat::kMxfp4) return quant::BlockFormat::kMxfp4;
-  if (format == WeightFormat::kFp8) return quant::BlockFormat::kFp8;
-  return static_cast<quant::BlockFormat>(static_cast<int>(format) - static_cast<int>(WeightFormat::kQ4_0));
-}
-
 /// Random blocks with scales of moderate size, now and then zero or subnormal.
 inline std::vector<std::byte> RandomBlocks(quant::BlockFormat format, int64_t count, std::mt19937_64* random) {
   const quant::BlockTraits traits = quant::TraitsOf(format);

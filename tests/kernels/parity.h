@@ -56,11 +56,15 @@ class Guarded {
   std::vector<std::byte> memory_;
 };
 
-/// What one row wrote: the bytes of every output, canaries checked.
+/// What one row wrote: the bytes of every output, canaries checked. `finish`, if there is one, waits for the row before
+/// the first of them is read.
 class Outputs {
  public:
+  explicit Outputs(void (*finish)() = nullptr) : finish_(finish) {}
+
   template <class T>
   void Take(const Guarded<T>& array) {
+    if (finish_ != nullptr) finish_();
     const std::span<const std::byte> bytes = array.bytes();
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
     intact_ &= array.Intact();
@@ -73,16 +77,17 @@ class Outputs {
   bool intact() const { return intact_; }
 
  private:
+  void (*finish_)();
   std::vector<std::byte> bytes_;
   bool intact_ = true;
 };
 
-/// Rows of family F that this machine runs.
+/// Rows of family F that `target` runs.
 template <class F>
-std::vector<KernelRow<F>> RunnableRowsOf() {
+std::vector<KernelRow<F>> RunnableRowsOf(const Target& target = CpuTarget()) {
   std::vector<KernelRow<F>> rows;
-  for (const KernelRow<F>& row : F::Rows()) {
-    if (CpuTarget().Runs(row.target)) rows.push_back(row);
+  for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
+    if (target.Runs(row.target)) rows.push_back(row);
   }
   return rows;
 }
@@ -90,6 +95,12 @@ std::vector<KernelRow<F>> RunnableRowsOf() {
 /// Compares rows and remembers which were compared.
 class RowLog {
  public:
+  /// Rows of `target`; `finish` waits for what a row started there. With `large` cases, those that have them add shapes
+  /// of real models, which take the reference a while.
+  explicit RowLog(Target target = CpuTarget(), void (*finish)() = nullptr, bool large = false)
+      : target_(target), finish_(finish), large_(large) {}
+  bool large() const { return large_; }
+
   /// Calls run(row, outputs) for the reference and for every row of F that this machine runs; `run` starts from the
   /// same state each time. Fails on any byte that differs and on any canary that changed.
   ///   what  names the case
@@ -100,8 +111,8 @@ class RowLog {
     Outputs expected;
     run(reference, &expected);
     ASSERT_FALSE(expected.bytes().empty()) << what;
-    for (const KernelRow<F>& row : RunnableRowsOf<F>()) {
-      Outputs found;
+    for (const KernelRow<F>& row : RunnableRowsOf<F>(target_)) {
+      Outputs found(finish_);
       run(row, &found);
       compared_.emplace(row.name);
       ++cases_;
@@ -116,6 +127,9 @@ class RowLog {
   int64_t cases() const { return cases_; }
 
  private:
+  Target target_;
+  void (*finish_)();
+  bool large_;
   std::set<std::string> compared_;
   int64_t cases_ = 0;
 };
@@ -141,7 +155,7 @@ inline std::vector<int32_t> Shuffled(int64_t count, std::mt19937_64* random) {
   return order;
 }
 
-/// The cases of each family; defined in the family's test file, called by parity_test.cc.
+/// The cases of each family; defined in the family's test file, called by the parity tests.
 void CompareGemm(RowLog* log);
 void CompareAttention(RowLog* log);
 void CompareKvWrite(RowLog* log);

@@ -1,60 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every row of every family that this machine runs gives the reference's bytes, and none escapes the comparison.
-#include "tests/kernels/parity.h"
-
 #include <gtest/gtest-spi.h>
 
 #include <cstdio>
 
-#include "kernels/registry.h"
+#include "tests/kernels/families.h"
 
 namespace trivet::kernels {
 namespace {
-
-struct Family {
-  const char* name;
-  void (*compare)(RowLog*);
-};
-
-constexpr Family kFamilies[] = {
-    {"embed", CompareEmbed},
-    {"rms_norm", CompareRmsNorm},
-    {"l2_norm", CompareL2Norm},
-    {"gated_norm", CompareGatedNorm},
-    {"gemm", CompareGemm},
-    {"rope", CompareRope},
-    {"kv_write", CompareKvWrite},
-    {"attention", CompareAttention},
-    {"sigmoid_gate", CompareSigmoidGate},
-    {"conv1d", CompareConv1d},
-    {"delta_net", CompareDeltaNet},
-    {"route", CompareRoute},
-    {"gated_act", CompareGatedAct},
-    {"add_bias", CompareAddBias},
-    {"add_sums", CompareAddSums},
-    {"map", CompareMap},
-    {"copy_rows", CompareCopyRows},
-    {"group_pairs", CompareGroupPairs},
-    {"expert_gemm", CompareExpertGemm},
-};
-
-// Runnable rows of the registry, by family.
-std::set<std::string> RunnableOf(const std::string& family) {
-  std::set<std::string> rows;
-  for (const auto& names : RunnableRows(CpuTarget())) {
-    for (const std::string& name : names) {
-      if (name.starts_with(family + "/")) rows.insert(name);
-    }
-  }
-  return rows;
-}
 
 class Parity : public testing::TestWithParam<Family> {};
 
 TEST_P(Parity, EveryRunnableRowGivesTheReferenceBytes) {
   RowLog log;
   GetParam().compare(&log);
-  EXPECT_EQ(log.compared(), RunnableOf(GetParam().name)) << "a row that this machine runs was not compared";
+  EXPECT_EQ(log.compared(), RunnableOf(GetParam().name, CpuTarget()))
+      << "a row that this machine runs was not compared";
   std::printf("%s: %d rows, %d comparisons\n", GetParam().name, static_cast<int>(log.compared().size()),
               static_cast<int>(log.cases()));
 }

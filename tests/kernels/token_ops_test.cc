@@ -17,11 +17,11 @@ void CompareEmbed(RowLog* log) {
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kF32}) {
     for (const int64_t hidden : {1, 17, 64}) {
       const Packed table({format, 40, hidden, 64}, &random);
-      const int32_t tokens[] = {0, 99, 100, 131, 132, 138, 139, 500};
+      const std::vector<int32_t> tokens = {0, 99, 100, 131, 132, 138, 139, 500};
       log->Compare<Embed>("hidden " + std::to_string(hidden), [&](const KernelRow<Embed>& row, Outputs* outputs) {
         Guarded<float> x(8 * hidden, 1);
-        row.run({&table.matrix(), 100, 39, tokens, x.data(), 0, 3});
-        row.run({&table.matrix(), 100, 39, tokens, x.data(), 3, 8});
+        row.run({&table.matrix(), 100, 39, tokens.data(), x.data(), 0, 3});
+        row.run({&table.matrix(), 100, 39, tokens.data(), x.data(), 3, 8});
         outputs->Take(x);
       });
     }
