@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/caches.h"
 
+#include <algorithm>
 #include <initializer_list>
 #include <limits>
 
@@ -47,6 +48,14 @@ Result<Caches> Caches::Make(const plan::Geometry& geometry, const plan::RankShar
     }
   }
   return caches;
+}
+
+void Caches::CopyState(int64_t from, int64_t to) {
+  const auto copy = [&](const std::vector<Block>& layers, int64_t stride) {
+    for (const Block& layer : layers) std::copy_n(layer.data + from * stride, stride, layer.data + to * stride);
+  };
+  copy(state_, state_stride_);
+  copy(conv_, conv_stride_);
 }
 
 int64_t Caches::bytes() const {

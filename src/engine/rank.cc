@@ -43,7 +43,8 @@ Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, c
   std::unique_ptr<RankWorker> worker(
       new RankWorker(model, layout, options, comm, device::Workspace(std::move(buffer))));
   TRY_ASSIGN(worker->caches_,
-             cache::Caches::Make(model.geometry, shard, {options.limits.pages, options.limits.max_sequences}));
+             cache::Caches::Make(model.geometry, shard,
+                                 {options.limits.pages, options.limits.max_sequences + options.limits.snapshots}));
   const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, rank, model.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [&own = worker->comm_]() -> Status {
@@ -88,7 +89,9 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
   const size_t first_site = sites_.digests().size();
+  for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
   TRY(model_->Forward({plan.tokens, spans, rows}, output));
+  for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return options_.sites && comm_.size() > 1 ? CompareSites(first_site) : Status();
 }
 
