@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/machine_memory.h"
 #include "engine/limits.h"
+#include "engine/plan_facts.h"
 
 namespace trivet::engine {
 
@@ -25,13 +27,17 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
                                                layout.ranks - 1, options.fault.rank));
   }
   RankOptions rank_options;
-  TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
+  TRY_ASSIGN(const int64_t available, AvailableMemory());
+  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
+  TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
+  rank_options.limits = sizes.limits;
   TRY_ASSIGN(rank_options.kernels, kernels::SelectKernels(kernels::CpuTarget(), options.kernels));
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
   rank_options.numerics = options.numerics;
   rank_options.fault = options.fault;
   rank_options.sites = options.sites;
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
+  engine->memory_ = std::move(sizes.memory);
   TRY(engine->StartRanks(progress));
   return engine;
 }

@@ -44,7 +44,8 @@ Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, c
       new RankWorker(model, layout, options, comm, device::Workspace(std::move(buffer))));
   TRY_ASSIGN(worker->caches_,
              cache::Caches::Make(model.geometry, shard,
-                                 {options.limits.pages, options.limits.max_sequences + options.limits.snapshots}));
+                                 {options.limits.pages, options.limits.max_sequences + options.limits.snapshots,
+                                  options.limits.prefill_chunk, options.limits.max_context}));
   const plan::ShardMap map = plan::MakeShardMap(model.geometry, layout, rank, model.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [&own = worker->comm_]() -> Status {

@@ -23,6 +23,12 @@ struct LayerPlace {
 /// and rounded once, then multiplied by the table's scale.
 std::vector<RopeAngles> MakeRopeAngles(const Runtime& runtime, const StepView& step);
 
+/// The step's spans for every size of rings that the caches have.
+std::vector<RingSpans> MakeRingSpans(const cache::Caches& caches, const StepView& step);
+
+/// The step's spans with the pages of the layer's keys and values.
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
+
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);
 

@@ -14,6 +14,8 @@ Status Model::Forward(const StepView& given, const StepOutput& output) {
   const std::vector<RopeAngles> ropes = MakeRopeAngles(runtime_, given);
   StepView step = given;
   step.ropes = ropes;
+  const std::vector<RingSpans> rings = MakeRingSpans(runtime_.caches, given);
+  step.rings = rings;
   runtime_.comm.BeginStep();
   TRY(Embed(runtime_, weights_.embed, step, x));
   for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {

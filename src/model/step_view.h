@@ -17,12 +17,20 @@ struct RopeAngles {
   std::span<const float> cos, sin;
 };
 
+/// The spans of a step with the pages of their slots' rings: position p is in page slot * pages + p / 64 % pages.
+struct RingSpans {
+  int64_t pages = 0;  // of a ring
+  std::vector<int32_t> page_ids;
+  std::vector<kernels::TokenSpan> spans;  // [S], into page_ids
+};
+
 /// T tokens of S sequences.
 struct StepView {
   std::span<const TokenId> tokens;            // [T]
   std::span<const kernels::TokenSpan> spans;  // [S]
   std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
   std::span<const RopeAngles> ropes = {};     // by rope table of the geometry; made by the forward pass
+  std::span<const RingSpans> rings = {};      // by size of rings, for layers with a sliding window; likewise
 };
 
 }  // namespace trivet::model
