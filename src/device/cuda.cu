@@ -76,4 +76,16 @@ int64_t FreeBytes() {
   return static_cast<int64_t>(free);
 }
 
+Result<int64_t> FreeBytesOfAll(int64_t ranks) {
+  int count = 1;
+  int64_t sum = 0;
+  for (int64_t rank = 0; rank < ranks && rank < count; ++rank) {
+    const Result<Opened> opened = Open(rank);
+    if (!opened.ok()) return opened.error();
+    Expect(cudaGetDeviceCount(&count), "number of devices");
+    sum += FreeBytes();
+  }
+  return sum;
+}
+
 }  // namespace trivet::device::cuda

@@ -31,4 +31,7 @@ void Zero(void* at, int64_t bytes);
 void Wait();
 int64_t FreeBytes();
 
+/// The sum of FreeBytes over the devices of `ranks` ranks.  Errors: as Open.
+Result<int64_t> FreeBytesOfAll(int64_t ranks);
+
 }  // namespace trivet::device::cuda

@@ -1,9 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device/device.h"
 
-#include <algorithm>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 
+#include "base/machine_memory.h"
 #include "device/cuda.h"
 
 namespace trivet::device {
@@ -45,6 +50,38 @@ void Device::Wait() const {
   if (backend_ == Backend::kCuda) cuda::Wait();
 }
 
-int64_t Device::FreeBytes() const { return backend_ == Backend::kCpu ? 0 : cuda::FreeBytes(); }
+int64_t Device::FreeBytes() const { return cuda::FreeBytes(); }
+
+Result<int64_t> Device::FreeBytesOfAll(Backend backend, int64_t ranks) {
+  if (backend == Backend::kCpu) return AvailableMemory();
+  // What the child writes: a sum, or a negative number and a sentence.
+  struct Answer {
+    int64_t bytes = -1;
+    char message[504] = {};
+  };
+  int ends[2];
+  if (::pipe(ends) != 0) return MakeError(Code::kIo, fmt::format("pipe: {}", std::strerror(errno)));
+  const pid_t child = ::fork();
+  if (child == 0) {
+    Answer answer;
+    const Result<int64_t> sum = cuda::FreeBytesOfAll(ranks);
+    if (sum.ok()) answer.bytes = *sum;
+    if (!sum.ok()) sum.error().message.copy(answer.message, sizeof(answer.message) - 1);
+    const ssize_t written = ::write(ends[1], &answer, sizeof(answer));
+    ::_exit(written == sizeof(answer) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  Answer answer;
+  const ssize_t got = child < 0 ? -1 : ::read(ends[0], &answer, sizeof(answer));
+  ::close(ends[0]);
+  if (child > 0) ::waitpid(child, nullptr, 0);
+  if (got != sizeof(answer)) {
+    return MakeError(Code::kIo,
+                     "GPU: expected a process to say how much memory is free, found that it ended; run "
+                     "trivet doctor --backend cuda");
+  }
+  if (answer.bytes < 0) return MakeError(Code::kUsage, answer.message);
+  return answer.bytes;
+}
 
 }  // namespace trivet::device

@@ -19,6 +19,11 @@ class Device {
   /// Errors:  kUsage when this build or this machine has no such device.
   static Result<Device> Open(Backend backend, int64_t rank);
 
+  /// Memory that nobody has on the devices of `ranks` ranks. Asked by a process of its own, since one that has opened a
+  /// GPU cannot fork any more.  Units: bytes.
+  /// Errors:  those of Open; kIo; those of AvailableMemory for the processor.
+  static Result<int64_t> FreeBytesOfAll(Backend backend, int64_t ranks);
+
   Backend backend() const { return backend_; }
   /// What kernel rows may need here: the compute capability of a GPU, such as 90; 0 for the processor.
   int64_t level() const { return level_; }
@@ -35,7 +40,7 @@ class Device {
   void Zero(void* at, int64_t bytes) const;
   /// Waits until all that was asked for has happened.
   void Wait() const;
-  /// Bytes of the device's memory that nobody has; 0 for the processor, whose memory others judge.
+  /// Bytes of a GPU's memory that nobody has.
   int64_t FreeBytes() const;
 
  private:

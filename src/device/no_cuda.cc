@@ -19,5 +19,6 @@ void Copy(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Zero(void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Wait() { CHECK_MSG(false, "no CUDA"); }
 int64_t FreeBytes() { CHECK_MSG(false, "no CUDA"); }
+Result<int64_t> FreeBytesOfAll(int64_t) { return Open(0).error(); }
 
 }  // namespace trivet::device::cuda

@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/machine_memory.h"
 #include "engine/limits.h"
+#include "engine/plan_facts.h"
 
 namespace trivet::engine {
 
@@ -25,7 +27,10 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
                                                layout.ranks - 1, options.fault.rank));
   }
   RankOptions rank_options;
-  TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
+  TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.ranks));
+  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
+  TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
+  rank_options.limits = sizes.limits;
   rank_options.backend = options.backend;
   rank_options.kernels = options.kernels;
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
@@ -33,6 +38,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.fault = options.fault;
   rank_options.sites = options.sites;
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
+  engine->memory_ = std::move(sizes.memory);
   TRY(engine->StartRanks(progress));
   return engine;
 }
@@ -120,6 +126,7 @@ Status Engine::Watch() {
 }
 
 Result<bool> Engine::RunStep(const LogitsSink& sink) {
+  const int64_t begin = NowUs();
   const sched::StepPlan plan = scheduler_.Next();
   if (plan.spans.empty()) return false;
   const int64_t vocab = model_.geometry.vocab;
@@ -128,12 +135,15 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
   if (keep_hidden_) {
     hidden_.resize(model_.geometry.layers.size() * plan.tokens.size() * static_cast<size_t>(model_.geometry.hidden));
   }
+  const int64_t planned = NowUs();
   TRY(worker_->Announce(&plan));
   const Status ran = worker_->RunStep(plan, {logits_, hidden_});
   if (!ran.ok()) {
     group_->Abort(ran.error().message, ran.error().code);
     return ran.error();
   }
+  times_.schedule_us += planned - begin;
+  times_.forward_us += NowUs() - planned;
   TRY(CheckRange());
   std::vector<sched::SampledToken> sampled;
   for (const sched::Span& span : plan.spans) {
@@ -147,7 +157,9 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
       sampled.push_back({span.seq, *token});
     }
   }
+  const int64_t looked = NowUs();
   scheduler_.Commit(plan, sampled);
+  times_.schedule_us += NowUs() - looked;
   return true;
 }
 

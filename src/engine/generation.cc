@@ -40,6 +40,7 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sched::Request sequence;
   sequence.id = id;
   sequence.prompt = request.prompt;
+  sequence.priority = request.priority;
   sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
   if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
   TRY(engine_->Submit(std::move(sequence)));
@@ -120,6 +121,7 @@ std::string Generator::TextOf(Active* active, TokenId token) {
 // What the logits of one span bring its request.
 std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, std::span<const float> logits,
                                        bool wanted, std::string* piece) {
+  active->generation.cached_tokens = engine_->CachedTokens(span.seq);
   ScorePrompt(active, span, logits);
   if (!wanted) {
     const bool whole = span.start + span.count == static_cast<int32_t>(active->generation.prompt.size());

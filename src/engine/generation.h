@@ -24,7 +24,8 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;
   std::optional<int64_t> max_tokens;  // none: as many as the context holds; 0: the prompt is computed and no more
   sampling::SamplingParams sampling;
-  uint64_t choice = 0;  // tells answers to one prompt with one seed apart
+  int32_t priority = 0;  // smaller is served first
+  uint64_t choice = 0;   // tells answers to one prompt with one seed apart
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool logprobs = false;         // keep log-probabilities of the sampled tokens
@@ -39,6 +40,7 @@ const char* FinishReasonName(FinishReason reason);
 struct Generation {
   int64_t index = 0;  // order of submission
   std::vector<TokenId> prompt;
+  int64_t cached_tokens = 0;                            // of the prompt, found in the prefix cache
   std::vector<TokenId> tokens;                          // sampled, the end token included
   std::vector<sampling::SampleResult> logprobs;         // one per token, when asked for
   std::vector<sampling::SampleResult> prompt_logprobs;  // of the prompt's second token and those after it

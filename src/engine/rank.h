@@ -33,6 +33,9 @@ struct RankOptions {
   bool sites = false;  // keep digests of every step
 };
 
+/// The largest step within `limits`.
+model::StepSize StepSizeOf(const sched::SchedulerLimits& limits);
+
 /// What kernel rows may need on `device`.
 kernels::Target TargetOf(const device::Device& device);
 

@@ -62,6 +62,7 @@ Result<std::vector<Piece>> Answers::Read(int64_t wait_us) {
 Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens)
     : engine_(engine), generator_(engine, tokenizer, std::move(end_tokens)) {
   totals_.pages = engine->limits().pages;
+  totals_.memory = engine->memory();
   Publish();
 }
 
@@ -174,6 +175,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
     const auto seen = static_cast<std::ptrdiff_t>(entry.seen);
     if (entry.seen == 0) piece.prompt_logprobs = generation.prompt_logprobs;
     piece.text += text;
+    piece.cached_tokens = generation.cached_tokens;
     piece.tokens.insert(piece.tokens.end(), generation.tokens.begin() + seen, generation.tokens.end());
     if (!generation.logprobs.empty()) {
       piece.logprobs.insert(piece.logprobs.end(), generation.logprobs.begin() + seen, generation.logprobs.end());
@@ -208,6 +210,7 @@ void Service::End(const Error& error) {
 
 void Service::Publish() {
   totals_.scheduler = engine_->counts();
+  totals_.times = engine_->times();
   const std::lock_guard lock(mutex_);
   counts_ = totals_;
 }

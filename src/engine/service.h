@@ -21,6 +21,7 @@ namespace trivet::engine {
 struct Piece {
   size_t request = 0;  // its place among those that were submitted together
   std::string text;
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   std::vector<TokenId> tokens;
   std::vector<sampling::SampleResult> logprobs, prompt_logprobs;  // where asked for
   FinishReason finish = FinishReason::kNone;
@@ -30,6 +31,8 @@ struct Piece {
 struct ServiceCounts {
   sched::SchedulerCounts scheduler;
   int64_t pages = 0;  // KV pages, free or not
+  EngineTimes times;
+  plan::MemoryPlan memory;
   // Since the start:
   int64_t requests = 0, ended = 0, cancelled = 0, prompt_tokens = 0, generated_tokens = 0;
 };

@@ -22,8 +22,11 @@ struct LayerPlace {
 /// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
 StepView StageStep(const Runtime& runtime, const StepTokens& step);
 
-/// Scratch words of 4 bytes that StageStep takes for each token at most, pages aside.
-int64_t StagedWords(const plan::Geometry& geometry);
+/// Scratch that StageStep takes at most for a step of `size`, rounding of each array aside.  Units: bytes.
+int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size);
+
+/// The step's spans with the pages of the layer's keys and values.
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);

@@ -64,9 +64,8 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const plan::LatentGeometry& latent = geometry.latent;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const plan::MoeGeometry& moe = geometry.moe;
-  // Per token, 4-byte words: what the step is, the residual stream, its norm and two sums of 8 bytes; then the largest
-  // layer.
-  const int64_t stream = StagedWords(geometry) + hidden * (1 + 1 + 2 * 2);
+  // Per token, 4-byte words: the residual stream, its norm and two sums of 8 bytes; then the largest layer.
+  const int64_t stream = hidden * (1 + 1 + 2 * 2);
   const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
   const int64_t attn =
       latent.rank > 0 ? latent.query_rank + geometry.key_dim() + q +
@@ -81,7 +80,8 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const int64_t head = size.rows * (2 * hidden + shard.vocab.rows);
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
-  return 4 * (size.tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head + slots + size.pages) + 64 * 64;
+  return StagedBytes(geometry, size) +
+         4 * (size.tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head + slots) + 64 * 64;
 }
 
 }  // namespace trivet::model

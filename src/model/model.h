@@ -18,13 +18,6 @@ struct StepOutput {
   std::span<float> hidden;  // [layers][T, H] float32 after every block, or empty when nobody asked
 };
 
-/// The largest step.
-struct StepSize {
-  int64_t tokens = 1;  // T
-  int64_t rows = 1;    // L
-  int64_t pages = 1;   // entries in the lists of KV pages of all sequences
-};
-
 /// A model's shard, immutable after binding.
 class Model {
  public:

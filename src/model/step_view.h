@@ -19,11 +19,24 @@ struct StepTokens {
   std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
 };
 
+/// The largest step.
+struct StepSize {
+  int64_t tokens = 1;  // T
+  int64_t rows = 1;    // L
+  int64_t pages = 1;   // entries in the lists of KV pages of all sequences
+};
+
 /// Cosines and sines of every token's rotation by one rope table: [T, half] each.
 struct RopeAngles {
   int64_t half = 0;
   const float* cos = nullptr;
   const float* sin = nullptr;
+};
+
+/// The spans of a step with the pages of their slots' rings: position p is in page slot * pages + p / 64 % pages.
+struct RingSpans {
+  int64_t pages = 0;                          // of a ring
+  std::span<const kernels::TokenSpan> spans;  // [S]
 };
 
 /// The same step where kernels read it. Sizes are the host's; what pointers and spans lead to is the device's.
@@ -34,6 +47,7 @@ struct StepView {
   std::span<const kernels::TokenSpan> spans;  // [S]
   const int32_t* logits_rows = nullptr;       // [L]
   std::vector<RopeAngles> ropes;              // by rope table of the geometry
+  std::vector<RingSpans> rings;               // by size of rings, for layers with a sliding window
   int64_t key_visits = 0;                     // pairs of a token and a key that attention without a window meets
 };
 

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sched/block_pool.h"
+#include "sched/prefix_cache.h"
 #include "sched/sequence.h"
 #include "sched/step_plan.h"
 
@@ -21,14 +22,23 @@ struct SchedulerLimits {
   int32_t max_sequences = 1;    // running at once: the number of state slots
   int32_t max_step_tokens = 1;  // tokens in one step, at least max_sequences
   int32_t prefill_chunk = 1;    // prompt tokens of one sequence in one step
+  int32_t prefill_budget = 0;   // prompt tokens of all sequences in a step with decoders; 0: PrefillBudget
   int32_t max_logits_rows = 1;  // rows of logits in one step, at least max_sequences
   int32_t pages = 1;            // KV pages
   int32_t max_context = 1;      // prompt and generated tokens of one sequence
+  bool prefix_cache = false;    // pages of prefixes stay known while no one needs their place
+  bool stateful = false;        // slots hold what a sequence needs besides pages, so a known prefix needs a snapshot
+  int32_t snapshots = 0;        // state slots for snapshots, after those of the running sequences
 };
 
 /// Checks that every limit is at least 1 and that every running sequence can have a token and a row in each step.
 /// Errors:  kInvalid, naming the limit.
 Status Validate(const SchedulerLimits& limits);
+
+/// Prompt tokens in a step beside `decoders` sequences that decode, where no limit says otherwise: one and a half for
+/// each, so that such a step costs less than three times a step without, even where arithmetic binds and a token costs
+/// what another one does; and at least 32, which cost little where reading the weights binds.
+int32_t PrefillBudget(int32_t decoders);
 
 /// The token sampled from the last row of a sequence's span.
 struct SampledToken {
@@ -40,10 +50,16 @@ struct SampledToken {
 struct SchedulerCounts {
   int64_t waiting = 0;
   int64_t running = 0;
-  int64_t done = 0;  // reached max_new_tokens, not yet finished by the caller
-  int64_t free_pages = 0;
+  int64_t done = 0;         // reached max_new_tokens, not yet finished by the caller
+  int64_t free_pages = 0;   // not held by a sequence, whether or not their contents are known
   int64_t preemptions = 0;  // since the start
   int64_t steps = 0;        // since the start, steps without spans not counted
+  // Prefix cache. Since the start: sequences that began with known pages, prompt tokens they had not to compute.
+  int64_t prefix_hits = 0;
+  int64_t prefix_hit_tokens = 0;
+  int64_t prefix_evictions = 0;  // pages, since the start
+  int64_t cached_pages = 0;      // known pages, held by sequences or not
+  int64_t snapshots = 0;         // states kept
 };
 
 /// Continuous batching over submitted sequences. One thread calls it.
@@ -85,7 +101,7 @@ class Scheduler {
  private:
   struct ServedFirst {
     bool operator()(const Sequence* a, const Sequence* b) const {
-      return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+      return a->due != b->due ? a->due < b->due : a->arrival < b->arrival;
     }
   };
   using Queue = std::set<Sequence*, ServedFirst>;
@@ -93,23 +109,38 @@ class Scheduler {
   void ScheduleDecoders(StepPlan* plan);
   void SchedulePrefill(Sequence* sequence, StepPlan* plan);
   void Admit(StepPlan* plan);
+  bool TakePages(Sequence* sequence);
+  void BeginAfterPrefix(Sequence* sequence, StepPlan* plan);
   void AddSpan(Sequence* sequence, int32_t count, StepPlan* plan);
   bool GrowPages(Sequence* sequence);
+  bool AllocatePages(int32_t count, std::vector<int32_t>* pages);
+  void MakeKnown(Sequence* sequence);
+  void KeepSnapshots();
   void Preempt(Sequence* sequence);
   void Release(Sequence* sequence);
   int32_t GrowingSequences() const;
-  int32_t TokensLeft(const StepPlan& plan) const;
+  int32_t PromptTokensLeft(const StepPlan& plan) const;
   int32_t RowsLeft(const StepPlan& plan) const;
 
   SchedulerLimits limits_;
   BlockPool pages_;
   BlockPool slots_;
+  PrefixCache prefixes_;
+  struct Save {
+    SeqId seq{};
+    int32_t end = 0;  // position, a page border
+    int32_t slot = 0;
+  };
+  std::vector<Save> saves_;  // of the step under way
   std::map<SeqId, Sequence> sequences_;
   Queue waiting_;
   Queue running_;
   int64_t arrivals_ = 0;
+  int32_t decoders_ = 0;  // in the step that is being made
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;
+  int64_t prefix_hits_ = 0;
+  int64_t prefix_hit_tokens_ = 0;
   bool step_under_way_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <utility>
 #include <vector>
 
 namespace trivet::server {
@@ -27,18 +28,41 @@ prometheus::MetricFamily Family(const std::string& name, const Row& row, const s
   return {name, row.help, row.type, {metric}};
 }
 
+// What each rank's memory is for.
+prometheus::MetricFamily MemoryFamily(const plan::MemoryPlan& memory, const std::string& model) {
+  prometheus::MetricFamily family{"trivet_memory_bytes", "Memory that was planned for a rank.", MetricType::Gauge, {}};
+  for (size_t r = 0; r < memory.ranks.size(); ++r) {
+    const plan::RankMemory& rank = memory.ranks[r];
+    const std::pair<const char*, int64_t> parts[] = {{"weights", rank.weights},
+                                                     {"kv", rank.kv},
+                                                     {"states", rank.states},
+                                                     {"snapshots", rank.snapshots},
+                                                     {"scratch", rank.scratch}};
+    for (const auto& [part, bytes] : parts) {
+      prometheus::ClientMetric metric;
+      metric.label = {{"model_name", model}, {"rank", std::to_string(r)}, {"for", part}};
+      metric.gauge.value = static_cast<double>(bytes);
+      family.metric.push_back(metric);
+    }
+  }
+  return family;
+}
+
 }  // namespace
 
 std::string MetricsText(const engine::ServiceCounts& counts, const std::string& model) {
   const sched::SchedulerCounts& scheduler = counts.scheduler;
   const auto used = static_cast<double>(counts.pages - scheduler.free_pages) / static_cast<double>(counts.pages);
   const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const auto seconds = [](int64_t us) { return static_cast<double>(us) * 1e-6; };
   const Row rows[] = {
       {"requests_running", "num_requests_running", "Sequences in the batch.", MetricType::Gauge,
        number(scheduler.running)},
       {"requests_waiting", "num_requests_waiting", "Sequences that wait for a place in the batch.", MetricType::Gauge,
        number(scheduler.waiting)},
       {"kv_cache_usage", "kv_cache_usage_perc", "KV pages in use, 0 to 1.", MetricType::Gauge, used},
+      {"kv_cache_tokens", nullptr, "Tokens that the KV cache holds.", MetricType::Gauge,
+       number(counts.memory.kv_tokens)},
       {"requests_total", nullptr, "Sequences accepted.", MetricType::Counter, number(counts.requests)},
       {"requests_ended_total", "request_success_total", "Sequences that came to their end.", MetricType::Counter,
        number(counts.ended)},
@@ -50,9 +74,22 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
        number(counts.generated_tokens)},
       {"preemptions_total", "num_preemptions_total", "Times a sequence lost its pages to an earlier one.",
        MetricType::Counter, number(scheduler.preemptions)},
+      {"prefix_cache_hits_total", nullptr, "Sequences that began with known pages.", MetricType::Counter,
+       number(scheduler.prefix_hits)},
+      {"prefix_cache_hit_tokens_total", "prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
+       MetricType::Counter, number(scheduler.prefix_hit_tokens)},
+      {"prefix_cache_evictions_total", nullptr, "Known pages that gave way.", MetricType::Counter,
+       number(scheduler.prefix_evictions)},
+      {"prefix_cache_pages", nullptr, "Known pages.", MetricType::Gauge, number(scheduler.cached_pages)},
+      {"prefix_cache_snapshots", nullptr, "Recurrent states kept for known pages.", MetricType::Gauge,
+       number(scheduler.snapshots)},
       {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
+      {"forward_seconds_total", nullptr, "Time of all steps on all ranks.", MetricType::Counter,
+       seconds(counts.times.forward_us)},
+      {"schedule_seconds_total", nullptr, "Time of choosing what steps compute.", MetricType::Counter,
+       seconds(counts.times.schedule_us)},
   };
-  std::vector<prometheus::MetricFamily> families;
+  std::vector<prometheus::MetricFamily> families = {MemoryFamily(counts.memory, model)};
   for (const Row& row : rows) {
     families.push_back(Family(std::string("trivet_") + row.name, row, model));
     if (row.alias != nullptr) families.push_back(Family(std::string("vllm:") + row.alias, row, model));

@@ -19,6 +19,7 @@ using ::testing::IsEmpty;
 constexpr SchedulerLimits kWide = {.max_sequences = 4,
                                    .max_step_tokens = 256,
                                    .prefill_chunk = 100,
+                                   .prefill_budget = 256,
                                    .max_logits_rows = 256,
                                    .pages = 100,
                                    .max_context = 4000};
@@ -130,6 +131,43 @@ TEST(Scheduler, TokenBudgetIsSharedInOrder) {
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0", "2:0+20/0"));
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+50/1", "2:20+70/0"));
   EXPECT_THAT(Step(&scheduler), ElementsAre("2:90+60/1", "3:0+60/0"));
+}
+
+TEST(Scheduler, PromptsTakeLittleOfAStepWithDecoders) {
+  EXPECT_EQ(PrefillBudget(1), 32);
+  EXPECT_EQ(PrefillBudget(64), 96);
+  SchedulerLimits limits = kWide;
+  limits.prefill_budget = 0;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 3));
+  Step(&scheduler);
+  MustSubmit(&scheduler, MakeRequest(2, 20, 1));
+  MustSubmit(&scheduler, MakeRequest(3, 200, 1));
+  MustSubmit(&scheduler, MakeRequest(4, 200, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+20/1", "3:0+12/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "3:12+32/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("3:44+100/0", "4:0+100/0")) << "no one decodes";
+}
+
+TEST(Scheduler, AgeCounts) {
+  SchedulerLimits limits = kWide;
+  limits.max_sequences = 1;
+  Scheduler scheduler(limits);
+  const auto submit = [&](int64_t id, int32_t priority) {
+    Request request = MakeRequest(id, 2, 1);
+    request.priority = priority;
+    MustSubmit(&scheduler, request);
+  };
+  submit(0, 1);
+  // More urgent ones arrive faster than they are served, but not for ever before it.
+  for (int64_t step = 0; step <= kStepsPerPriority; ++step) {
+    submit(2 * step + 1, 0);
+    submit(2 * step + 2, 0);
+    ASSERT_EQ(Step(&scheduler).at(0).starts_with("0:"), false) << step;
+  }
+  int64_t waited = 0;
+  for (int64_t id = 10000; !Step(&scheduler).at(0).starts_with("0:"); ++id, ++waited) submit(id, 0);
+  EXPECT_LE(waited, kStepsPerPriority + 2) << "those that came in its time go first, later ones do not";
 }
 
 TEST(Scheduler, AdmissionFollowsPriorityThenArrival) {
@@ -255,6 +293,110 @@ TEST(Scheduler, NothingIsAdmittedInAStepThatPreempted) {
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:130+1/1"));
   EXPECT_EQ(scheduler.counts().preemptions, 1);
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:131+1/1", "3:0+5/1"));
+}
+
+TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 150, 2));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0"));
+  MustSubmit(&scheduler, MakeRequest(2, 140, 1));  // one page is known so far
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+50/1", "2:64+76/1"));
+  EXPECT_EQ(scheduler.Find(SeqId{2})->cached_tokens, 64);
+  MustSubmit(&scheduler, MakeRequest(3, 128, 1));  // its last token is computed in any case
+  MustSubmit(&scheduler, MakeRequest(4, 129, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:150+1/1", "3:64+64/1", "4:128+1/1"));
+  const SchedulerCounts counts = scheduler.counts();
+  EXPECT_EQ(counts.prefix_hits, 3);
+  EXPECT_EQ(counts.prefix_hit_tokens, 64 + 64 + 128);
+  EXPECT_EQ(counts.cached_pages, 2);
+  EXPECT_EQ(counts.free_pages, limits.pages);
+}
+
+TEST(Scheduler, AScoredPromptIsComputedWhole) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 90, 1, LogitsMode::kAll));
+    EXPECT_THAT(Step(&scheduler), ElementsAre(std::to_string(id) + ":0+90/90"));
+  }
+  MustSubmit(&scheduler, MakeRequest(3, 90, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("3:64+26/1"));
+}
+
+TEST(Scheduler, StatesAreKeptAtThePromptsLastBorderAndWherePrefixesPart) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.stateful = true;
+  limits.snapshots = 4;
+  limits.prefill_chunk = 256;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 200, 1));
+  StepPlan plan = scheduler.Next();
+  EXPECT_THAT(Text(plan), ElementsAre("1:0+192/0"));
+  ASSERT_EQ(plan.saves.size(), 1U);
+  EXPECT_EQ(plan.saves[0].from, plan.spans[0].state_slot);
+  EXPECT_EQ(plan.saves[0].to, limits.max_sequences);
+  CommitOnes(&scheduler, plan);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:192+8/1"));
+  Request parts = MakeRequest(2, 200, 1);
+  parts.prompt[100] = 7;
+  MustSubmit(&scheduler, parts);  // one page is known, and no state at its end
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:0+64/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:64+128/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:192+8/1"));
+  parts.id = SeqId{3};
+  parts.prompt[100] = 8;
+  MustSubmit(&scheduler, parts);
+  plan = scheduler.Next();
+  EXPECT_THAT(Text(plan), ElementsAre("3:64+128/0"));
+  ASSERT_EQ(plan.restores.size(), 1U);
+  EXPECT_EQ(plan.restores[0].from, limits.max_sequences + 1);
+  EXPECT_EQ(plan.restores[0].to, plan.spans[0].state_slot);
+  CommitOnes(&scheduler, plan);
+  EXPECT_EQ(scheduler.counts().snapshots, 4);
+}
+
+TEST(Scheduler, ARecurrentModelWithoutSnapshotsComputesAll) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.stateful = true;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 100, 1));
+    EXPECT_THAT(Step(&scheduler), ElementsAre(std::to_string(id) + ":0+100/1"));
+  }
+}
+
+TEST(Scheduler, KnownPagesGiveWayToSequences) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  limits.pages = 4;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 100, 1));
+  Step(&scheduler);
+  Request other = MakeRequest(2, 250, 1);
+  other.prompt[0] = 9;
+  MustSubmit(&scheduler, other);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:0+100/0"));
+  EXPECT_EQ(scheduler.counts().prefix_evictions, 1);
+}
+
+TEST(Scheduler, ASequenceCancelledUnderWayLeavesNoSnapshotBehind) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.stateful = true;
+  limits.snapshots = 1;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 80, 1));
+    const StepPlan plan = scheduler.Next();
+    EXPECT_THAT(Text(plan), ElementsAre(std::to_string(id) + ":0+64/0"));
+    EXPECT_EQ(plan.saves.size(), 1U);
+    scheduler.Cancel(SeqId{id});
+    scheduler.Commit(plan, {});
+    EXPECT_EQ(scheduler.counts().snapshots, 0);
+    EXPECT_EQ(scheduler.counts().free_pages, limits.pages);
+  }
 }
 
 TEST(Scheduler, CancelWhileAStepIsUnderWay) {
