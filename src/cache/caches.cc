@@ -29,6 +29,7 @@ Result<Caches::Block> Caches::MakeBlock(const device::Device& device, int64_t el
 Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
                             const CacheLimits& limits) {
   Caches caches;
+  caches.device_ = device;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const int64_t kv_heads = shard.attention.kv_heads;
   caches.key_elements_ = Product({limits.pages, kv_heads, kPageTokens, geometry.key_dim()});
@@ -50,6 +51,15 @@ Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& 
     }
   }
   return caches;
+}
+
+void Caches::CopyState(int64_t from, int64_t to) {
+  const auto copy = [&](const std::vector<Block>& layers, int64_t stride) {
+    const int64_t bytes = stride * static_cast<int64_t>(sizeof(float));
+    for (const Block& layer : layers) device_.Copy(layer.data + to * stride, layer.data + from * stride, bytes);
+  };
+  copy(state_, state_stride_);
+  copy(conv_, conv_stride_);
 }
 
 int64_t Caches::bytes() const {

@@ -19,7 +19,7 @@ inline constexpr int64_t kPageTokens = 64;
 /// How much a rank's caches hold; the same on every rank.
 struct CacheLimits {
   int64_t pages = 0;        // KV pages of 64 tokens, shared by all sequences
-  int64_t state_slots = 0;  // sequences that run at once
+  int64_t state_slots = 0;  // sequences that run at once, and snapshots
 };
 
 /// One rank's caches. Memory is taken when it is first written.
@@ -41,6 +41,9 @@ class Caches {
   float* conv(int64_t index) { return conv_[static_cast<size_t>(index)].data; }
   int64_t conv_stride() const { return conv_stride_; }
 
+  /// Copies states and convolution inputs of all layers from one slot to another.
+  void CopyState(int64_t from, int64_t to);
+
   /// Bytes of address space reserved.
   int64_t bytes() const;
 
@@ -51,6 +54,7 @@ class Caches {
   };
   static Result<Block> MakeBlock(const device::Device& device, int64_t elements, const char* what);
 
+  device::Device device_;
   std::vector<Block> kv_, state_, conv_;
   int64_t key_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;
 };

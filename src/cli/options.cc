@@ -52,6 +52,8 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
   app->add_option("--kv-tokens", kv_tokens,
                   "capacity of the KV cache in tokens; 0: every sequence's context, within a quarter of the memory");
+  app->add_option("--prefix-cache", prefix_cache,
+                  "on: prompts that begin as earlier ones do are computed from where they part; off");
   app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
       ->take_all()
@@ -88,6 +90,11 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   if (!fault.empty()) {
     TRY_ASSIGN(options.fault, comm::ParseFault(fault));
   }
+  if (prefix_cache != "on" && prefix_cache != "off") {
+    return MakeError(Code::kUsage,
+                     fmt::format("--prefix-cache: expected on or off, found \"{}\"; choose one", Quote(prefix_cache)));
+  }
+  options.prefix_cache = prefix_cache == "on";
   options.threads = threads;
   options.max_context = max_context;
   options.max_sequences = max_sequences;

@@ -119,6 +119,7 @@ Status Execute(const ServeFlags& flags) {
 
 Run AddServe(CLI::App* app) {
   auto flags = std::make_shared<ServeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  flags->engine.prefix_cache = "on";
   flags->engine.Add(app);
   app->add_option("--host", flags->http.host, "address to listen on");
   app->add_option("--port", flags->http.port,

@@ -29,6 +29,7 @@ struct EngineOptions {
   int64_t max_sequences = 32;   // running at once
   int64_t prefill_chunk = 512;  // tokens of one prompt in one step
   int64_t kv_tokens = 0;  // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
+  bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Fault fault;
   bool sites = false;
   bool strict = false;  // a saturated sum is an error instead of a notice
@@ -63,6 +64,9 @@ class Engine {
   Status Submit(sched::Request request);
   /// Ends a sequence.
   void Finish(SeqId id) { scheduler_.Finish(id); }
+
+  /// Tokens of the sequence's prompt that were found in the prefix cache; it must exist.
+  int64_t CachedTokens(SeqId id) const { return scheduler_.Find(id)->cached_tokens; }
 
   /// Runs one step, hands logits to `sink`, and moves the sequences on. False when there was nothing to do.
   /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is

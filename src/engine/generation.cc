@@ -120,6 +120,7 @@ std::string Generator::TextOf(Active* active, TokenId token) {
 // What the logits of one span bring its request.
 std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, std::span<const float> logits,
                                        bool wanted, std::string* piece) {
+  active->generation.cached_tokens = engine_->CachedTokens(span.seq);
   ScorePrompt(active, span, logits);
   if (!wanted) {
     const bool whole = span.start + span.count == static_cast<int32_t>(active->generation.prompt.size());

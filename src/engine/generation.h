@@ -39,6 +39,7 @@ const char* FinishReasonName(FinishReason reason);
 struct Generation {
   int64_t index = 0;  // order of submission
   std::vector<TokenId> prompt;
+  int64_t cached_tokens = 0;                            // of the prompt, found in the prefix cache
   std::vector<TokenId> tokens;                          // sampled, the end token included
   std::vector<sampling::SampleResult> logprobs;         // one per token, when asked for
   std::vector<sampling::SampleResult> prompt_logprobs;  // of the prompt's second token and those after it

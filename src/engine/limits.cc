@@ -80,6 +80,10 @@ Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const 
       std::clamp<int64_t>(kLogitsBytes / 4 / geometry.vocab, options.max_sequences, limits.max_step_tokens));
   limits.pages = static_cast<int32_t>(pages);
   limits.max_context = static_cast<int32_t>(std::min(context, pages * sched::kPageTokens));
+  limits.prefix_cache = options.prefix_cache;
+  limits.recurrent = std::any_of(geometry.layers.begin(), geometry.layers.end(),
+                                 [](const plan::LayerGeometry& layer) { return !plan::HasKv(layer.mixer); });
+  if (limits.prefix_cache && limits.recurrent) limits.snapshots = limits.max_sequences;
   TRY(sched::Validate(limits));
   return limits;
 }

@@ -54,7 +54,8 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(device::Buffer scratch,
              device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard, size), "scratch memory"));
   workspace_ = device::Workspace(std::move(scratch));
-  TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard, {limits.pages, limits.max_sequences}));
+  TRY_ASSIGN(caches_,
+             cache::Caches::Make(device_, geometry, shard, {limits.pages, limits.max_sequences + limits.snapshots}));
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [this]() -> Status {
@@ -91,7 +92,9 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
   const size_t first_site = sites_.digests().size();
+  for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
   TRY(model_->Forward({plan.tokens, spans, plan.pages, rows}, output));
+  for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return options_.sites && comm_.size() > 1 ? CompareSites(first_site) : Status();
 }
 

@@ -174,6 +174,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
     const auto seen = static_cast<std::ptrdiff_t>(entry.seen);
     if (entry.seen == 0) piece.prompt_logprobs = generation.prompt_logprobs;
     piece.text += text;
+    piece.cached_tokens = generation.cached_tokens;
     piece.tokens.insert(piece.tokens.end(), generation.tokens.begin() + seen, generation.tokens.end());
     if (!generation.logprobs.empty()) {
       piece.logprobs.insert(piece.logprobs.end(), generation.logprobs.begin() + seen, generation.logprobs.end());

@@ -21,6 +21,7 @@ namespace trivet::engine {
 struct Piece {
   size_t request = 0;  // its place among those that were submitted together
   std::string text;
+  int64_t cached_tokens = 0;  // of the prompt, found in the prefix cache
   std::vector<TokenId> tokens;
   std::vector<sampling::SampleResult> logprobs, prompt_logprobs;  // where asked for
   FinishReason finish = FinishReason::kNone;

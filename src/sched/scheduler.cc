@@ -29,6 +29,7 @@ Status Validate(const SchedulerLimits& limits) {
       {"max_logits_rows", limits.max_logits_rows, std::max(1, limits.max_sequences)},
       {"pages", limits.pages, 1},
       {"max_context", limits.max_context, 1},
+      {"snapshots", limits.snapshots, 0},
   };
   for (const auto& row : rows) {
     if (row.value >= row.least) continue;
@@ -39,7 +40,10 @@ Status Validate(const SchedulerLimits& limits) {
 }
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
-    : limits_(limits), pages_(limits.pages), slots_(limits.max_sequences) {
+    : limits_(limits),
+      pages_(limits.pages),
+      slots_(limits.max_sequences),
+      prefixes_(&pages_, limits.max_sequences, limits.snapshots) {
   const Status valid = Validate(limits);
   CHECK_MSG(valid.ok(), valid.error().message);
 }
@@ -115,6 +119,10 @@ void Scheduler::SchedulePrefill(Sequence* sequence, StepPlan* plan) {
   int32_t count = std::min({sequence->remaining(), limits_.prefill_chunk, TokensLeft(*plan)});
   // Rows belong to the last tokens: each token less is one row less, as long as there are rows.
   count -= std::max(0, LogitsRows(*sequence, sequence->computed + count) - RowsLeft(*plan));
+  // A state can be kept where a step leaves it.
+  for (const int32_t border : sequence->snapshot_at) {
+    if (border > sequence->computed) count = std::min(count, border - sequence->computed);
+  }
   if (count > 0) AddSpan(sequence, count, plan);
 }
 
@@ -122,17 +130,69 @@ void Scheduler::Admit(StepPlan* plan) {
   // With a token and a row left, an admitted sequence gets a span at once.
   while (!waiting_.empty() && slots_.free() > 0 && TokensLeft(*plan) > 0 && RowsLeft(*plan) > 0) {
     Sequence* sequence = *waiting_.begin();
-    // All known tokens get their pages now, so that a prompt once begun never waits for pages; and every sequence that
-    // may still grow keeps one page in reserve, so that admission does not cause a preemption soon after.
-    const int32_t need = PagesFor(sequence->length());
-    const int64_t reserve = GrowingSequences() + (PagesFor(sequence->max_length()) > need ? 1 : 0);
-    if (need + reserve > pages_.free()) return;
-    CHECK(pages_.Allocate(need, &sequence->pages) && slots_.Allocate(1, &sequence->state_slots));
+    if (!TakePages(sequence)) return;
+    CHECK(slots_.Allocate(1, &sequence->state_slots));
+    BeginAfterPrefix(sequence, plan);
     sequence->status = SequenceStatus::kRunning;
     waiting_.erase(sequence);
     running_.insert(sequence);
     SchedulePrefill(sequence, plan);
   }
+}
+
+// Gives a waiting sequence the pages of all its known tokens, so that a prompt once begun never waits for pages; first
+// those that the prefix cache has. Every sequence that may still grow keeps one page in reserve, so that admission does
+// not cause a preemption soon after.
+bool Scheduler::TakePages(Sequence* sequence) {
+  const int32_t all = PagesFor(sequence->length());
+  std::vector<CachedPage*> known;
+  if (limits_.prefix_cache) {
+    // The last token is computed in any case, and so are the positions whose logits are still wanted.
+    int32_t most = sequence->length() - 1;
+    if (sequence->logits == LogitsMode::kAll) most = std::min(most, sequence->scored);
+    known = prefixes_.Find(sequence->tokens, most / kPageTokens);
+  }
+  sequence->snapshot_at.clear();
+  if (limits_.recurrent && limits_.snapshots > 0) {
+    // Where prefixes part is where the next ones will part from them; and a prompt's end is where its answer, or the
+    // next turn, begins.
+    sequence->snapshot_at = {static_cast<int32_t>(known.size()) * kPageTokens,
+                             (sequence->length() - 1) / kPageTokens * kPageTokens};
+  }
+  while (limits_.recurrent && !known.empty() && known.back()->snapshot == kNoSlot) known.pop_back();
+  for (CachedPage* page : known) prefixes_.Hold(page);
+  const int32_t need = all - static_cast<int32_t>(known.size());
+  const int64_t reserve = GrowingSequences() + (PagesFor(sequence->max_length()) > all ? 1 : 0);
+  if (need + reserve > pages_.free() + prefixes_.idle()) {
+    prefixes_.Release(&known);
+    return false;
+  }
+  for (const CachedPage* page : known) sequence->pages.push_back(page->page);
+  sequence->prefix = std::move(known);
+  CHECK(AllocatePages(need, &sequence->pages));
+  return true;
+}
+
+// Lets an admitted sequence go on where its known pages end.
+void Scheduler::BeginAfterPrefix(Sequence* sequence, StepPlan* plan) {
+  if (sequence->prefix.empty()) return;
+  sequence->computed = static_cast<int32_t>(sequence->prefix.size()) * kPageTokens;
+  if (limits_.recurrent) {
+    CachedPage* last = sequence->prefix.back();
+    plan->restores.push_back({last->snapshot, sequence->state_slots.front()});
+    prefixes_.UseSnapshot(last);
+  }
+  if (sequence->preemptions > 0) return;
+  sequence->cached_tokens = sequence->computed;
+  ++prefix_hits_;
+  prefix_hit_tokens_ += sequence->computed;
+}
+
+bool Scheduler::AllocatePages(int32_t count, std::vector<int32_t>* pages) {
+  const int32_t missing = count - pages_.free();
+  if (missing > prefixes_.idle()) return false;
+  if (missing > 0) prefixes_.Evict(missing);
+  return pages_.Allocate(count, pages);
 }
 
 void Scheduler::AddSpan(Sequence* sequence, int32_t count, StepPlan* plan) {
@@ -151,12 +211,18 @@ void Scheduler::AddSpan(Sequence* sequence, int32_t count, StepPlan* plan) {
   plan->pages.insert(plan->pages.end(), sequence->pages.begin(), sequence->pages.begin() + span.page_count);
   plan->logits_rows += span.logits_count;
   plan->spans.push_back(span);
+  const std::vector<int32_t>& borders = sequence->snapshot_at;
+  if (std::find(borders.begin(), borders.end(), end) == borders.end()) return;
+  const int32_t slot = prefixes_.ReserveSnapshot();
+  if (slot == kNoSlot) return;
+  plan->saves.push_back({span.state_slot, slot});
+  saves_.push_back({sequence->id, end, slot});
 }
 
 bool Scheduler::GrowPages(Sequence* sequence) {
   const auto have = [&] { return static_cast<int32_t>(sequence->pages.size()); };
   const int32_t need = PagesFor(sequence->length());
-  while (have() < need && !pages_.Allocate(need - have(), &sequence->pages)) {
+  while (have() < need && !AllocatePages(need - have(), &sequence->pages)) {
     Sequence* victim = *running_.rbegin();
     Preempt(victim);
     if (victim == sequence) return false;
@@ -176,6 +242,10 @@ void Scheduler::Preempt(Sequence* sequence) {
 }
 
 void Scheduler::Release(Sequence* sequence) {
+  // Known pages stay the cache's.
+  sequence->pages.erase(sequence->pages.begin(),
+                        sequence->pages.begin() + static_cast<std::ptrdiff_t>(sequence->prefix.size()));
+  prefixes_.Release(&sequence->prefix);
   pages_.Free(&sequence->pages);
   slots_.Free(&sequence->state_slots);
 }
@@ -200,6 +270,7 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const SampledToken> sampl
                 fmt::format("sequence {}: token given: {}", Number(span.seq), has_token));
       sequence.computed += span.count;
       sequence.scored = std::max(sequence.scored, std::min(sequence.computed, sequence.prompt_tokens));
+      MakeKnown(&sequence);
       if (has_token) sequence.tokens.push_back(sampled.front().token);
       // The last token needs no place in the cache, because nothing follows it.
       if (!sequence.wants_token() && (has_token || sequence.remaining() == 0)) {
@@ -210,7 +281,36 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const SampledToken> sampl
     }
     if (has_token) sampled = sampled.subspan(1);
   }
+  KeepSnapshots();
   CHECK_MSG(sampled.empty(), fmt::format("{} tokens belong to no span, or are not in span order", sampled.size()));
+}
+
+// Puts the sequence's full pages into the prefix cache; where their contents are known already, the sequence goes on
+// with the known page, which holds the same bytes, and its own is free.
+void Scheduler::MakeKnown(Sequence* sequence) {
+  if (!limits_.prefix_cache) return;
+  while ((sequence->prefix.size() + 1) * kPageTokens <= static_cast<size_t>(sequence->computed)) {
+    const size_t i = sequence->prefix.size();
+    CachedPage* parent = i == 0 ? nullptr : sequence->prefix.back();
+    int32_t& own = sequence->pages[i];
+    CachedPage* page = prefixes_.Insert(parent, std::span(sequence->tokens).subspan(i * kPageTokens), own);
+    if (page == nullptr) return;
+    sequence->prefix.push_back(page);
+    if (page->page == own) continue;
+    std::vector<int32_t> spare = {std::exchange(own, page->page)};
+    pages_.Free(&spare);
+  }
+}
+
+// Hands the states that the step has left to the pages at whose ends they were.
+void Scheduler::KeepSnapshots() {
+  for (const Save& save : saves_) {
+    const auto depth = static_cast<size_t>(save.end / kPageTokens);
+    const Sequence* sequence = Find(save.seq);
+    const bool known = sequence != nullptr && sequence->prefix.size() >= depth;
+    prefixes_.KeepSnapshot(known ? sequence->prefix[depth - 1] : nullptr, save.slot);
+  }
+  saves_.clear();
 }
 
 void Scheduler::Finish(SeqId id) {
@@ -236,7 +336,17 @@ SchedulerCounts Scheduler::counts() const {
   const auto waiting = static_cast<int64_t>(waiting_.size());
   const auto running = static_cast<int64_t>(running_.size());
   const auto all = static_cast<int64_t>(sequences_.size());
-  return {waiting, running, all - waiting - running, pages_.free(), preemptions_, steps_};
+  return {.waiting = waiting,
+          .running = running,
+          .done = all - waiting - running,
+          .free_pages = pages_.free() + prefixes_.idle(),
+          .preemptions = preemptions_,
+          .steps = steps_,
+          .prefix_hits = prefix_hits_,
+          .prefix_hit_tokens = prefix_hit_tokens_,
+          .prefix_evictions = prefixes_.evictions(),
+          .cached_pages = prefixes_.size(),
+          .snapshots = prefixes_.snapshots()};
 }
 
 int32_t Scheduler::GrowingSequences() const {

@@ -11,6 +11,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sched/block_pool.h"
+#include "sched/prefix_cache.h"
 #include "sched/sequence.h"
 #include "sched/step_plan.h"
 
@@ -24,6 +25,9 @@ struct SchedulerLimits {
   int32_t max_logits_rows = 1;  // rows of logits in one step, at least max_sequences
   int32_t pages = 1;            // KV pages
   int32_t max_context = 1;      // prompt and generated tokens of one sequence
+  bool prefix_cache = false;    // pages of prefixes stay known while no one needs their place
+  bool recurrent = false;       // a known prefix is of use only with a snapshot of the state at its end
+  int32_t snapshots = 0;        // state slots for snapshots, after those of the running sequences
 };
 
 /// Checks that every limit is at least 1 and that every running sequence can have a token and a row in each step.
@@ -40,10 +44,16 @@ struct SampledToken {
 struct SchedulerCounts {
   int64_t waiting = 0;
   int64_t running = 0;
-  int64_t done = 0;  // reached max_new_tokens, not yet finished by the caller
-  int64_t free_pages = 0;
+  int64_t done = 0;         // reached max_new_tokens, not yet finished by the caller
+  int64_t free_pages = 0;   // not held by a sequence, whether or not their contents are known
   int64_t preemptions = 0;  // since the start
   int64_t steps = 0;        // since the start, steps without spans not counted
+  // Prefix cache. Since the start: sequences that began with known pages, prompt tokens they had not to compute.
+  int64_t prefix_hits = 0;
+  int64_t prefix_hit_tokens = 0;
+  int64_t prefix_evictions = 0;  // pages, since the start
+  int64_t cached_pages = 0;      // known pages, held by sequences or not
+  int64_t snapshots = 0;         // states kept
 };
 
 /// Continuous batching over submitted sequences. One thread calls it.
@@ -93,8 +103,13 @@ class Scheduler {
   void ScheduleDecoders(StepPlan* plan);
   void SchedulePrefill(Sequence* sequence, StepPlan* plan);
   void Admit(StepPlan* plan);
+  bool TakePages(Sequence* sequence);
+  void BeginAfterPrefix(Sequence* sequence, StepPlan* plan);
   void AddSpan(Sequence* sequence, int32_t count, StepPlan* plan);
   bool GrowPages(Sequence* sequence);
+  bool AllocatePages(int32_t count, std::vector<int32_t>* pages);
+  void MakeKnown(Sequence* sequence);
+  void KeepSnapshots();
   void Preempt(Sequence* sequence);
   void Release(Sequence* sequence);
   int32_t GrowingSequences() const;
@@ -104,12 +119,21 @@ class Scheduler {
   SchedulerLimits limits_;
   BlockPool pages_;
   BlockPool slots_;
+  PrefixCache prefixes_;
+  struct Save {
+    SeqId seq{};
+    int32_t end = 0;  // position, a page border
+    int32_t slot = 0;
+  };
+  std::vector<Save> saves_;  // of the step under way
   std::map<SeqId, Sequence> sequences_;
   Queue waiting_;
   Queue running_;
   int64_t arrivals_ = 0;
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;
+  int64_t prefix_hits_ = 0;
+  int64_t prefix_hit_tokens_ = 0;
   bool step_under_way_ = false;
 };
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "sched/prefix_cache.h"
 #include "sched/step_plan.h"
 
 namespace trivet::sched {
@@ -47,7 +48,10 @@ struct Sequence {
   int32_t preemptions = 0;           // times it lost its pages
   std::vector<TokenId> tokens;       // prompt, then generated
   std::vector<int32_t> pages;        // page table: page i holds positions [i, i + 1) * kPageTokens
+  std::vector<CachedPage*> prefix;   // its first pages, those that are known in the prefix cache
   std::vector<int32_t> state_slots;  // one while running
+  std::vector<int32_t> snapshot_at;  // positions at whose end the state is to be kept, ascending
+  int32_t cached_tokens = 0;         // prompt tokens found in the prefix cache at the first admission
 
   /// Known tokens, prompt and generated.
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }

@@ -16,8 +16,9 @@ namespace {
 // The bytes are the memory of the arrays: all ranks of a run are little-endian and Span has no padding bytes.
 static_assert(std::endian::native == std::endian::little);
 static_assert(std::has_unique_object_representations_v<Span> && std::is_trivially_copyable_v<Span>);
+static_assert(std::has_unique_object_representations_v<StateCopy> && std::is_trivially_copyable_v<StateCopy>);
 
-constexpr uint64_t kMagic = 0x31'6e'61'6c'70'76'72'74;  // "trvplan1"; a change of Span or Header changes the digit
+constexpr uint64_t kMagic = 0x32'6e'61'6c'70'76'72'74;  // "trvplan2"; a change of Span or Header changes the digit
 
 struct Header {
   uint64_t magic = kMagic;
@@ -26,6 +27,8 @@ struct Header {
   int64_t spans = 0;
   int64_t pages = 0;
   int64_t logits_rows = 0;
+  int64_t restores = 0;
+  int64_t saves = 0;
 };
 
 template <class T>
@@ -77,6 +80,12 @@ Status CheckSpans(const StepPlan& plan) {
   for (const int32_t id : plan.pages) {
     if (id < 0) return Malformed("a page id of at least", 0, id);
   }
+  for (const auto* copies : {&plan.restores, &plan.saves}) {
+    for (const StateCopy& copy : *copies) {
+      if (std::min(copy.from, copy.to) < 0)
+        return Malformed("a state slot of at least", 0, std::min(copy.from, copy.to));
+    }
+  }
   return {};
 }
 
@@ -89,13 +98,17 @@ std::vector<std::byte> StepPlan::Serialize() const {
   header.spans = static_cast<int64_t>(spans.size());
   header.pages = static_cast<int64_t>(pages.size());
   header.logits_rows = logits_rows;
+  header.restores = static_cast<int64_t>(restores.size());
+  header.saves = static_cast<int64_t>(saves.size());
   std::vector<std::byte> bytes;
   bytes.reserve(sizeof header + tokens.size() * sizeof(TokenId) + spans.size() * sizeof(Span) +
-                pages.size() * sizeof(int32_t));
+                pages.size() * sizeof(int32_t) + (restores.size() + saves.size()) * sizeof(StateCopy));
   Append(&header, 1, &bytes);
   Append(spans.data(), spans.size(), &bytes);
   Append(tokens.data(), tokens.size(), &bytes);
   Append(pages.data(), pages.size(), &bytes);
+  Append(restores.data(), restores.size(), &bytes);
+  Append(saves.data(), saves.size(), &bytes);
   return bytes;
 }
 
@@ -110,12 +123,14 @@ Result<StepPlan> StepPlan::Deserialize(std::span<const std::byte> bytes) {
   }
   // Each count is bounded by the bytes that are there before it is multiplied or allocated.
   const int64_t most = std::min<int64_t>(size, std::numeric_limits<int32_t>::max());
-  for (const int64_t count : {header.tokens, header.spans, header.pages, header.logits_rows}) {
+  for (const int64_t count :
+       {header.tokens, header.spans, header.pages, header.logits_rows, header.restores, header.saves}) {
     if (count < 0 || count > most) return Malformed("a count of at most", most, count);
   }
   const int64_t expected = static_cast<int64_t>(sizeof header) + header.spans * static_cast<int64_t>(sizeof(Span)) +
                            header.tokens * static_cast<int64_t>(sizeof(TokenId)) +
-                           header.pages * static_cast<int64_t>(sizeof(int32_t));
+                           header.pages * static_cast<int64_t>(sizeof(int32_t)) +
+                           (header.restores + header.saves) * static_cast<int64_t>(sizeof(StateCopy));
   if (expected != size) return Malformed("bytes", expected, size);
   StepPlan plan;
   plan.step = header.step;
@@ -123,6 +138,8 @@ Result<StepPlan> StepPlan::Deserialize(std::span<const std::byte> bytes) {
   plan.tokens = Take<TokenId>(header.tokens, &bytes);
   plan.pages = Take<int32_t>(header.pages, &bytes);
   plan.logits_rows = static_cast<int32_t>(header.logits_rows);
+  plan.restores = Take<StateCopy>(header.restores, &bytes);
+  plan.saves = Take<StateCopy>(header.saves, &bytes);
   TRY(CheckSpans(plan));
   return plan;
 }

@@ -29,13 +29,21 @@ struct Span {
   int32_t logits_count = 0;  // the span's last logits_count tokens produce logits
 };
 
+/// A copy of one slot's recurrent states, of all layers, to another slot.
+struct StateCopy {
+  int32_t from = 0;
+  int32_t to = 0;
+};
+
 /// One step over all its sequences.
 struct StepPlan {
   int64_t step = 0;
-  std::vector<TokenId> tokens;  // [T]
-  std::vector<Span> spans;      // [S], token ranges ascending and gap-free
-  std::vector<int32_t> pages;   // page ids of all spans
-  int32_t logits_rows = 0;      // sum of logits_count
+  std::vector<TokenId> tokens;      // [T]
+  std::vector<Span> spans;          // [S], token ranges ascending and gap-free
+  std::vector<int32_t> pages;       // page ids of all spans
+  int32_t logits_rows = 0;          // sum of logits_count
+  std::vector<StateCopy> restores;  // before the step, in this order
+  std::vector<StateCopy> saves;     // after it, in this order
 
   /// Flat bytes for broadcasting.
   std::vector<std::byte> Serialize() const;

@@ -50,6 +50,15 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
        number(counts.generated_tokens)},
       {"preemptions_total", "num_preemptions_total", "Times a sequence lost its pages to an earlier one.",
        MetricType::Counter, number(scheduler.preemptions)},
+      {"prefix_cache_hits_total", nullptr, "Sequences that began with known pages.", MetricType::Counter,
+       number(scheduler.prefix_hits)},
+      {"prefix_cache_hit_tokens_total", "prefix_cache_hits_total", "Prompt tokens found in the prefix cache.",
+       MetricType::Counter, number(scheduler.prefix_hit_tokens)},
+      {"prefix_cache_evictions_total", nullptr, "Known pages that gave way.", MetricType::Counter,
+       number(scheduler.prefix_evictions)},
+      {"prefix_cache_pages", nullptr, "Known pages.", MetricType::Gauge, number(scheduler.cached_pages)},
+      {"prefix_cache_snapshots", nullptr, "Recurrent states kept for known pages.", MetricType::Gauge,
+       number(scheduler.snapshots)},
       {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
   };
   std::vector<prometheus::MetricFamily> families;

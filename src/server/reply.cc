@@ -41,6 +41,7 @@ Reply::Reply(const ServedModel* served, const ApiRequest* request, const std::st
 
 void Reply::Count(const engine::Piece& piece) {
   answers_[piece.request].tokens += static_cast<int64_t>(piece.tokens.size());
+  answers_[piece.request].cached = piece.cached_tokens;
   ended_ += piece.finish != engine::FinishReason::kNone;
 }
 
@@ -66,7 +67,13 @@ Json Reply::Usage() const {
   int64_t prompt = 0, completion = 0;
   for (const std::vector<TokenId>& ids : request_.prompts) prompt += static_cast<int64_t>(ids.size());
   for (const Answer& answer : answers_) completion += answer.tokens;
-  return {{"prompt_tokens", prompt}, {"completion_tokens", completion}, {"total_tokens", prompt + completion}};
+  // Of each prompt once, as its tokens are counted: what its first choice found.
+  int64_t cached = 0;
+  for (size_t i = 0; i < answers_.size(); i += static_cast<size_t>(request_.choices)) cached += answers_[i].cached;
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", completion},
+          {"total_tokens", prompt + completion},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
 }
 
 // The prompt's text, for completions that repeat it.

@@ -38,6 +38,7 @@ class Reply {
   struct Answer {
     engine::Piece whole;
     int64_t tokens = 0;      // generated
+    int64_t cached = 0;      // of the prompt, found in the prefix cache
     int64_t characters = 0;  // of what its log-probabilities have named so far
     bool begun = false;      // something of it was streamed
   };

@@ -60,6 +60,24 @@ TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {
   }
 }
 
+TEST(Caches, AStateIsCopiedInAllLayersAndNothingElseIs) {
+  Result<Caches> caches = Caches::Make(SmallGeometry(), SmallShard(), {7, 3});
+  ASSERT_TRUE(caches.ok());
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    std::fill_n(caches->state(layer) + 60, 60, 1.0F + static_cast<float>(layer));
+    std::fill_n(caches->conv(layer) + 96, 96, 5.0F + static_cast<float>(layer));
+  }
+  caches->CopyState(1, 2);
+  for (int64_t layer = 0; layer < 2; ++layer) {
+    const auto is = [](const float* data, int64_t count, float value) {
+      return std::all_of(data, data + count, [value](float found) { return found == value; });
+    };
+    const float state = 1.0F + static_cast<float>(layer), conv = 5.0F + static_cast<float>(layer);
+    EXPECT_TRUE(is(caches->state(layer), 60, 0) && is(caches->state(layer) + 60, 120, state));
+    EXPECT_TRUE(is(caches->conv(layer), 96, 0) && is(caches->conv(layer) + 96, 192, conv));
+  }
+}
+
 TEST(Caches, ARankMayHoldNoHeads) {
   Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), plan::RankShard{}, {7, 3});
   ASSERT_TRUE(caches.ok());

@@ -80,6 +80,7 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("score demo -q --text hi", 2, {"--out"});
   Refused("score demo -q --text hi --perplexity --hidden", 2, {"--out", "--hidden"});
   Refused("bench demo --numerics fast", 2, {"--numerics"});
+  Refused("generate demo -q --prompt hi --prefix-cache maybe", 2, {"--prefix-cache", "on or off"});
   const std::string lines = Write("lines.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
   Refused("generate demo -q --raw --prompts " + lines, 2, {"--raw", "line 1"});
   Refused("generate demo -q --prompts " + Write("both.jsonl", "{\"prompt\":\"x\",\"token_ids\":[1]}"), 4, {"line 1"});

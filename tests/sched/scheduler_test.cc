@@ -257,6 +257,110 @@ TEST(Scheduler, NothingIsAdmittedInAStepThatPreempted) {
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:131+1/1", "3:0+5/1"));
 }
 
+TEST(Scheduler, AKnownPrefixIsNotComputedAgain) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 150, 2));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0"));
+  MustSubmit(&scheduler, MakeRequest(2, 140, 1));  // one page is known so far
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+50/1", "2:64+76/1"));
+  EXPECT_EQ(scheduler.Find(SeqId{2})->cached_tokens, 64);
+  MustSubmit(&scheduler, MakeRequest(3, 128, 1));  // its last token is computed in any case
+  MustSubmit(&scheduler, MakeRequest(4, 129, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:150+1/1", "3:64+64/1", "4:128+1/1"));
+  const SchedulerCounts counts = scheduler.counts();
+  EXPECT_EQ(counts.prefix_hits, 3);
+  EXPECT_EQ(counts.prefix_hit_tokens, 64 + 64 + 128);
+  EXPECT_EQ(counts.cached_pages, 2);
+  EXPECT_EQ(counts.free_pages, limits.pages);
+}
+
+TEST(Scheduler, AScoredPromptIsComputedWhole) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 90, 1, LogitsMode::kAll));
+    EXPECT_THAT(Step(&scheduler), ElementsAre(std::to_string(id) + ":0+90/90"));
+  }
+  MustSubmit(&scheduler, MakeRequest(3, 90, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("3:64+26/1"));
+}
+
+TEST(Scheduler, StatesAreKeptAtThePromptsLastBorderAndWherePrefixesPart) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.recurrent = true;
+  limits.snapshots = 4;
+  limits.prefill_chunk = 256;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 200, 1));
+  StepPlan plan = scheduler.Next();
+  EXPECT_THAT(Text(plan), ElementsAre("1:0+192/0"));
+  ASSERT_EQ(plan.saves.size(), 1U);
+  EXPECT_EQ(plan.saves[0].from, plan.spans[0].state_slot);
+  EXPECT_EQ(plan.saves[0].to, limits.max_sequences);
+  CommitOnes(&scheduler, plan);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:192+8/1"));
+  Request parts = MakeRequest(2, 200, 1);
+  parts.prompt[100] = 7;
+  MustSubmit(&scheduler, parts);  // one page is known, and no state at its end
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:0+64/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:64+128/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:192+8/1"));
+  parts.id = SeqId{3};
+  parts.prompt[100] = 8;
+  MustSubmit(&scheduler, parts);
+  plan = scheduler.Next();
+  EXPECT_THAT(Text(plan), ElementsAre("3:64+128/0"));
+  ASSERT_EQ(plan.restores.size(), 1U);
+  EXPECT_EQ(plan.restores[0].from, limits.max_sequences + 1);
+  EXPECT_EQ(plan.restores[0].to, plan.spans[0].state_slot);
+  CommitOnes(&scheduler, plan);
+  EXPECT_EQ(scheduler.counts().snapshots, 4);
+}
+
+TEST(Scheduler, ARecurrentModelWithoutSnapshotsComputesAll) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.recurrent = true;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 100, 1));
+    EXPECT_THAT(Step(&scheduler), ElementsAre(std::to_string(id) + ":0+100/1"));
+  }
+}
+
+TEST(Scheduler, KnownPagesGiveWayToSequences) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = true;
+  limits.pages = 4;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 100, 1));
+  Step(&scheduler);
+  Request other = MakeRequest(2, 250, 1);
+  other.prompt[0] = 9;
+  MustSubmit(&scheduler, other);
+  EXPECT_THAT(Step(&scheduler), ElementsAre("2:0+100/0"));
+  EXPECT_EQ(scheduler.counts().prefix_evictions, 1);
+}
+
+TEST(Scheduler, ASequenceCancelledUnderWayLeavesNoSnapshotBehind) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.recurrent = true;
+  limits.snapshots = 1;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    MustSubmit(&scheduler, MakeRequest(id, 80, 1));
+    const StepPlan plan = scheduler.Next();
+    EXPECT_THAT(Text(plan), ElementsAre(std::to_string(id) + ":0+64/0"));
+    EXPECT_EQ(plan.saves.size(), 1U);
+    scheduler.Cancel(SeqId{id});
+    scheduler.Commit(plan, {});
+    EXPECT_EQ(scheduler.counts().snapshots, 0);
+    EXPECT_EQ(scheduler.counts().free_pages, limits.pages);
+  }
+}
+
 TEST(Scheduler, CancelWhileAStepIsUnderWay) {
   Scheduler scheduler(kWide);
   MustSubmit(&scheduler, MakeRequest(1, 3, 4));

@@ -43,8 +43,14 @@ std::vector<TokenId> Alone(std::vector<TokenId> tokens, int32_t max_new) {
 class FakeModel {
  public:
   explicit FakeModel(const SchedulerLimits& limits)
-      : cells_(static_cast<size_t>(limits.pages) * kPageTokens, -1),
-        slots_(static_cast<size_t>(limits.max_sequences)) {}
+      : has_states_(limits.recurrent || !limits.prefix_cache),
+        cells_(static_cast<size_t>(limits.pages) * kPageTokens, -1),
+        slots_(static_cast<size_t>(limits.max_sequences + limits.snapshots)) {}
+
+  void Copy(const std::vector<StateCopy>& copies) {
+    for (const StateCopy& copy : copies)
+      slots_.at(static_cast<size_t>(copy.to)) = slots_[static_cast<size_t>(copy.from)];
+  }
 
   // Runs one span; the result is the token that follows its last one.
   TokenId RunSpan(const StepPlan& plan, const Span& span) {
@@ -57,7 +63,7 @@ class FakeModel {
     }
     uint64_t state = 1;
     for (int32_t i = 0; i < span.start + span.count; ++i) state = Mix(state, Cell(plan, span, i));
-    return NextToken(state, slot);
+    return NextToken(state, has_states_ ? slot : state);
   }
 
  private:
@@ -65,6 +71,7 @@ class FakeModel {
     const int32_t page = plan.pages[static_cast<size_t>(span.page_begin + position / kPageTokens)];
     return cells_[static_cast<size_t>(page * kPageTokens + position % kPageTokens)];
   }
+  const bool has_states_;  // which a prefix in pages alone does not bring back
   std::vector<TokenId> cells_;
   std::vector<uint64_t> slots_;
 };
@@ -87,8 +94,15 @@ class Traffic {
     request.priority = static_cast<int32_t>(Below(3)) - 1;
     request.logits = Below(5) == 0 ? LogitsMode::kAll : LogitsMode::kLast;
     if (request.max_new_tokens == 0 && Below(2) == 0) request.logits = LogitsMode::kNone;
-    const size_t length = 1 + Below(Below(3) == 0 ? 300 : 20);
-    for (size_t i = 0; i < length; ++i) request.prompt.push_back(static_cast<TokenId>(Below(1000)));
+    // Half of the prompts begin as others do: some with a whole one, some with a piece of it.
+    if (Below(2) == 0 && !prompts_.empty()) {
+      request.prompt = prompts_[Below(prompts_.size())];
+      if (Below(2) == 0) request.prompt.resize(Below(request.prompt.size()));
+    }
+    const size_t tail = 1 + Below(Below(3) == 0 ? 300 : 20);
+    for (size_t i = 0; i < tail; ++i) request.prompt.push_back(static_cast<TokenId>(Below(1000)));
+    const size_t length = request.prompt.size();
+    if (prompts_.size() < 8) prompts_.push_back(request.prompt);
     const int64_t total = static_cast<int64_t>(length) + request.max_new_tokens;
     const bool fits = total <= limits_.max_context && PagesFor(total) <= limits_.pages;
     const Status status = scheduler_.Submit(request);
@@ -118,7 +132,9 @@ class Traffic {
     const auto received = StepPlan::Deserialize(bytes);
     EXPECT_TRUE(received.ok());
     std::vector<std::pair<Span, TokenId>> results;
+    model_.Copy(received->restores);
     for (const Span& span : received->spans) results.push_back({span, model_.RunSpan(*received, span)});
+    model_.Copy(received->saves);
     if (cancel_under_way) CancelOne();
     std::vector<SampledToken> sampled;
     for (const auto& [span, token] : results) {
@@ -148,7 +164,8 @@ class Traffic {
     EXPECT_LE(plan.logits_rows, limits_.max_logits_rows);
     EXPECT_LE(static_cast<int32_t>(plan.spans.size()), limits_.max_sequences);
     std::map<SeqId, const Span*> spans;
-    std::set<int32_t> pages, slots;
+    std::set<int32_t> slots;
+    std::map<int32_t, int> readers, writers;  // of a page
     for (const Span& span : plan.spans) {
       EXPECT_TRUE(spans.emplace(span.seq, &span).second) << "two spans of one sequence";
       EXPECT_TRUE(slots.insert(span.state_slot).second) << "a state slot twice";
@@ -156,9 +173,15 @@ class Traffic {
       EXPECT_LE(span.count, limits_.prefill_chunk);
       for (int32_t i = 0; i < span.page_count; ++i) {
         const int32_t page = plan.pages[static_cast<size_t>(span.page_begin + i)];
-        EXPECT_TRUE(pages.insert(page).second) << "page " << page << " twice";
+        ++readers[page];
+        if ((i + 1) * kPageTokens > span.start) ++writers[page];
         EXPECT_LT(page, limits_.pages);
       }
+    }
+    for (const auto& [page, count] : writers)
+      EXPECT_EQ(readers[page], 1) << "page " << page << " is written and shared";
+    if (!limits_.prefix_cache) {
+      for (const auto& [page, count] : readers) EXPECT_EQ(count, 1) << "page " << page << " twice";
     }
     // No starvation: a decoder always advances, unless it lost its pages, and so does the first of the running.
     for (const SeqId id : decoding) {
@@ -213,15 +236,27 @@ class Traffic {
   }
 
   void CheckPages() {
-    int64_t held = 0, running = 0;
+    int64_t running = 0;
+    std::map<int32_t, int32_t> holders;
+    std::map<int32_t, const CachedPage*> known;
     for (const auto& [id, expected] : live_) {
       const Sequence& sequence = *scheduler_.Find(id);
-      held += static_cast<int64_t>(sequence.pages.size());
+      for (const int32_t page : sequence.pages) ++holders[page];
+      ASSERT_LE(sequence.prefix.size(), sequence.pages.size());
+      for (size_t i = 0; i < sequence.prefix.size(); ++i) {
+        EXPECT_EQ(sequence.prefix[i]->page, sequence.pages[i]);
+        known[sequence.pages[i]] = sequence.prefix[i];
+      }
       running += sequence.status == SequenceStatus::kRunning ? 1 : 0;
       EXPECT_EQ(sequence.state_slots.size(), sequence.status == SequenceStatus::kRunning ? 1u : 0u);
     }
     const SchedulerCounts counts = scheduler_.counts();
-    EXPECT_EQ(held + counts.free_pages, limits_.pages);
+    for (const auto& [page, count] : holders) {
+      EXPECT_EQ(count, known.contains(page) ? known[page]->users : 1) << "page " << page;
+    }
+    EXPECT_EQ(static_cast<int64_t>(holders.size()) + counts.free_pages, limits_.pages);
+    EXPECT_LE(counts.cached_pages, limits_.pages);
+    EXPECT_LE(counts.snapshots, limits_.snapshots);
     EXPECT_EQ(running, counts.running);
     EXPECT_EQ(counts.waiting + counts.running + counts.done, static_cast<int64_t>(live_.size()));
   }
@@ -230,6 +265,7 @@ class Traffic {
   Scheduler scheduler_;
   FakeModel model_;
   std::mt19937 random_;
+  std::vector<std::vector<TokenId>> prompts_;  // that others begin with
   std::map<SeqId, Expected> live_;
   int64_t next_id_ = 1;
   int64_t finished_ = 0;
@@ -260,15 +296,19 @@ void RunTraffic(Traffic* traffic, int steps) {
 }
 
 TEST_P(TrafficTest, EveryOutputIsAsAloneAndNothingLeaks) {
-  int64_t preemptions = 0, finished = 0;
+  int64_t preemptions = 0, finished = 0, hits = 0, evictions = 0;
   for (uint32_t seed = 1; seed <= 3; ++seed) {
     Traffic traffic(GetParam().limits, seed);
     RunTraffic(&traffic, 1500);
     preemptions += traffic.scheduler().counts().preemptions;
     finished += traffic.finished();
+    hits += traffic.scheduler().counts().prefix_hits;
+    evictions += traffic.scheduler().counts().prefix_evictions;
   }
   EXPECT_GT(finished, 100);
   EXPECT_EQ(preemptions > 0, GetParam().expect_preemption) << preemptions;
+  EXPECT_EQ(hits > 10, GetParam().limits.prefix_cache) << hits;
+  EXPECT_EQ(evictions > 0, GetParam().limits.prefix_cache) << evictions;
 }
 
 TEST_P(TrafficTest, SameCallsGiveTheSamePlans) {
@@ -284,7 +324,11 @@ INSTANTIATE_TEST_SUITE_P(Limits, TrafficTest,
                                            Case{"one_at_a_time", {1, 1, 1, 1, 8, 512}, false},
                                            Case{"one_token_chunks", {6, 6, 1, 6, 8, 500}, true},
                                            Case{"few_rows", {4, 300, 300, 4, 14, 900}, true},
-                                           Case{"one_sequence_fills_all", {4, 100, 50, 50, 7, 448}, true}),
+                                           Case{"one_sequence_fills_all", {4, 100, 50, 50, 7, 448}, true},
+                                           Case{"known", {16, 512, 128, 512, 150, 4096, true}, false},
+                                           Case{"known_few_pages", {8, 64, 32, 16, 12, 1000, true}, true},
+                                           Case{"known_states", {8, 200, 128, 100, 40, 1000, true, true, 8}, false},
+                                           Case{"known_two_states", {8, 64, 64, 16, 16, 1000, true, true, 2}, true}),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -18,6 +18,8 @@ StepPlan TwoSpans() {
   plan.spans = {Span{SeqId{5}, 1, 64, 1, 0, 0, 2, 0, 1}, Span{SeqId{1}, 0, 0, 3, 1, 2, 1, 1, 2}};
   plan.pages = {3, 9, 0};
   plan.logits_rows = 3;
+  plan.restores = {{5, 1}};
+  plan.saves = {{0, 6}, {1, 7}};
   return plan;
 }
 
@@ -35,6 +37,10 @@ TEST(StepPlan, RoundTrip) {
   EXPECT_EQ(back->tokens, plan.tokens);
   EXPECT_EQ(back->pages, plan.pages);
   EXPECT_EQ(back->logits_rows, 3);
+  ASSERT_EQ(back->restores.size(), 1u);
+  EXPECT_EQ(back->restores[0].from, 5);
+  ASSERT_EQ(back->saves.size(), 2u);
+  EXPECT_EQ(back->saves[1].to, 7);
   ASSERT_EQ(back->spans.size(), 2u);
   EXPECT_EQ(back->spans[1].seq, SeqId{1});
   EXPECT_EQ(std::memcmp(back->spans.data(), plan.spans.data(), 2 * sizeof(Span)), 0);
@@ -96,6 +102,9 @@ TEST(StepPlan, ContradictionsAreNamed) {
   EXPECT_THAT(ErrorOf(plan), HasSubstr("page id"));
   plan = TwoSpans();
   plan.spans[0].state_slot = -1;
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("state slot"));
+  plan = TwoSpans();
+  plan.saves[1].to = -1;
   EXPECT_THAT(ErrorOf(plan), HasSubstr("state slot"));
 }
 

@@ -55,12 +55,15 @@ TEST_F(Replying, AWholeChat) {
   Reply reply(&model_.served(), &request_, "7", 99);
   reply.Add(Made("a", {Id("a")}, FinishReason::kNone));
   EXPECT_FALSE(reply.done());
-  reply.Add(Made("b", {Id("b"), 2}, FinishReason::kStop));
+  Piece last = Made("b", {Id("b"), 2}, FinishReason::kStop);
+  last.cached_tokens = 2;
+  reply.Add(last);
   EXPECT_TRUE(reply.done());
   const Json expected = ParseJson(R"({"id": "chatcmpl-7", "object": "chat.completion", "created": 99, "model": "demo",
       "choices": [{"index": 0, "message": {"role": "assistant", "content": "ab", "refusal": null}, "logprobs": null,
                    "finish_reason": "stop"}],
-      "usage": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6}})",
+      "usage": {"prompt_tokens": 3, "completion_tokens": 3, "total_tokens": 6,
+                "prompt_tokens_details": {"cached_tokens": 2}}})",
                                   "expected")
                             .value();
   EXPECT_EQ(reply.Whole(), expected);

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Answers with the prefix cache are those without it, byte by byte: cold, warm, after eviction, after preemption, for a
+// hybrid, for attention alone and for sliding windows, on one rank and on three.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "tests/support/model_runs.h"
+
+namespace trivet {
+namespace {
+
+// Prompts, and for each the logits that its generated tokens were taken from: [max_new, V].
+using Answers = std::vector<std::vector<float>>;
+
+std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
+
+class PrefixCaching : public testing::Test {
+ protected:
+  explicit PrefixCaching(const std::string& dir = support::DemoDir(TRIVET_ROOT)) : model_(support::Open(dir)) {}
+
+  std::unique_ptr<engine::Engine> Start(engine::EngineOptions options) const {
+    auto engine = engine::Engine::Start(model_, options, {});
+    CHECK_MSG(engine.ok(), engine.error().message);
+    return std::move(engine).value();
+  }
+
+  // Greedy continuations of all prompts, as one batch.
+  Answers Run(engine::Engine* engine, const support::TokenSet& prompts, int32_t max_new) const {
+    const auto vocab = static_cast<size_t>(model_.geometry.vocab);
+    Answers answers(prompts.size());
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      sched::Request request;
+      request.id = SeqId{static_cast<int64_t>(i)};
+      request.prompt = prompts[i];
+      request.max_new_tokens = max_new;
+      const Status submitted = engine->Submit(std::move(request));
+      CHECK_MSG(submitted.ok(), submitted.error().message);
+    }
+    Result<bool> more = true;
+    while (*more) {
+      more = engine->Step(
+          [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
+            if (!wanted) return std::optional<TokenId>();
+            const std::span<const float> row = logits.last(vocab);
+            std::vector<float>& all = answers[static_cast<size_t>(span.seq)];
+            all.insert(all.end(), row.begin(), row.end());
+            return std::optional(static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
+          });
+      CHECK_MSG(more.ok(), more.error().message);
+    }
+    for (size_t i = 0; i < prompts.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});
+    return answers;
+  }
+
+  // Prompts that share 150 tokens, the whole of another one, or nothing.
+  support::TokenSet Prompts() const {
+    const int64_t vocab = model_.geometry.vocab;
+    const std::vector<TokenId> system = support::RandomTokens(150, vocab, 1);
+    support::TokenSet prompts;
+    for (const int64_t tail : {1, 20, 42, 43, 30}) {
+      prompts.push_back(system);
+      const std::vector<TokenId> own = support::RandomTokens(tail, vocab, 100 + static_cast<uint64_t>(tail));
+      prompts.back().insert(prompts.back().end(), own.begin(), own.end());
+    }
+    prompts.push_back(prompts[3]);
+    prompts.push_back(support::RandomTokens(64, vocab, 7));
+    prompts.push_back(prompts.back());
+    return prompts;
+  }
+
+  engine::EngineOptions Cached(int64_t ranks) const {
+    engine::EngineOptions options;
+    options.layout.ranks = ranks;
+    options.prefix_cache = true;
+    return options;
+  }
+
+  void Expect(const Answers& expected, const Answers& found, const std::string& what) const {
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(support::FirstDifference(expected[i], found[i], model_.geometry.vocab), "") << what << ", prompt " << i;
+    }
+  }
+
+  // Off, cold and warm; then with prompts one at a time, so that all but the first begin with known pages.
+  void CheckColdAndWarm(int64_t ranks) const {
+    const support::TokenSet prompts = Prompts();
+    const Answers expected = Run(Start({}).get(), prompts, 20);
+    const auto engine = Start(Cached(ranks));
+    Expect(expected, Run(engine.get(), prompts, 20), "cold");
+    const int64_t cold = engine->counts().prefix_hits;
+    Expect(expected, Run(engine.get(), prompts, 20), "warm");
+    EXPECT_GE(engine->counts().prefix_hits - cold, 6) << "all but the two of one page";
+    const auto fresh = Start(Cached(ranks));
+    for (size_t i = 0; i < prompts.size(); ++i) Expect({expected[i]}, Run(fresh.get(), {prompts[i]}, 20), "in turn");
+    EXPECT_GE(fresh->counts().prefix_hits, 4);
+  }
+
+  const engine::OpenedModel model_;
+};
+
+class PrefixCachingAtRanks : public PrefixCaching, public testing::WithParamInterface<int64_t> {};
+
+TEST_P(PrefixCachingAtRanks, ColdAndWarm) { CheckColdAndWarm(GetParam()); }
+
+TEST_P(PrefixCachingAtRanks, AfterEviction) {
+  const support::TokenSet prompts = Prompts();
+  const Answers expected = Run(Start({}).get(), prompts, 5);
+  engine::EngineOptions options = Cached(GetParam());
+  options.kv_tokens = 512;
+  const auto engine = Start(options);
+  Expect(expected, Run(engine.get(), prompts, 5), "cold");
+  Run(engine.get(), {support::RandomTokens(400, model_.geometry.vocab, 50)}, 1);
+  EXPECT_GT(engine->counts().prefix_evictions, 0);
+  Expect(expected, Run(engine.get(), prompts, 5), "after eviction");
+  EXPECT_EQ(engine->counts().free_pages, 8);
+}
+
+TEST_P(PrefixCachingAtRanks, AfterPreemption) {
+  const support::TokenSet prompts = Prompts();
+  const Answers expected = Run(Start({}).get(), prompts, 140);
+  engine::EngineOptions options = Cached(GetParam());
+  options.kv_tokens = 768;
+  const auto engine = Start(options);
+  Expect(expected, Run(engine.get(), prompts, 140), "few pages");
+  EXPECT_GT(engine->counts().preemptions, 0);
+  EXPECT_EQ(engine->counts().free_pages, 12);
+}
+
+// A turn that follows an answer begins where the prompt before it ended.
+TEST_P(PrefixCachingAtRanks, NextTurn) {
+  std::vector<TokenId> turn = Prompts()[0];
+  const auto plain = Start({}), engine = Start(Cached(GetParam()));
+  Run(engine.get(), {turn}, 10);
+  const std::vector<TokenId> more = support::RandomTokens(80, model_.geometry.vocab, 9);
+  turn.insert(turn.end(), more.begin(), more.end());
+  Expect(Run(plain.get(), {turn}, 10), Run(engine.get(), {turn}, 10), "next turn");
+  EXPECT_EQ(engine->counts().prefix_hit_tokens, 128);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, PrefixCachingAtRanks, testing::Values(1, 3));
+
+class PrefixCachingOfFamily : public PrefixCaching, public testing::WithParamInterface<const char*> {
+ protected:
+  PrefixCachingOfFamily() : PrefixCaching(CaseDir(GetParam())) {}
+};
+
+TEST_P(PrefixCachingOfFamily, ColdAndWarm) {
+  for (const int64_t ranks : {1, 3}) CheckColdAndWarm(ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, PrefixCachingOfFamily,
+                         testing::Values("llama", "gemma3", "gpt_oss", "deepseek_v3", "qwen3_next"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace trivet
