@@ -183,6 +183,7 @@ Status Execute(BenchFlags flags) {
   flags.engine.max_context = needed;
   flags.engine.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
+  options.prefill_budget = options.prefill_chunk;  // all prompts first, then steps that only decode
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
   const bool fast_first = options.numerics == kernels::Numerics::kFast;
   std::unique_ptr<engine::Engine> other;

@@ -50,6 +50,9 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
   app->add_option("--max-num-seqs", max_sequences, "sequences that run at once, 1 to 4096");
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
+  app->add_option(
+      "--prefill-budget", prefill_budget,
+      "prompt tokens of all sequences in a step with sequences that decode; 0: 32, or 3 for every 2 of these");
   app->add_option("--kv-tokens", kv_tokens,
                   "capacity of the KV cache in tokens; 0: every sequence's context, within a quarter of the memory");
   app->add_option("--prefix-cache", prefix_cache,
@@ -99,6 +102,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.max_context = max_context;
   options.max_sequences = max_sequences;
   options.prefill_chunk = prefill_chunk;
+  options.prefill_budget = prefill_budget;
   options.kv_tokens = kv_tokens;
   options.strict = strict;
   return options;

@@ -43,6 +43,7 @@ struct EngineFlags {
   int64_t max_context = 0;
   int64_t max_sequences = 32;
   int64_t prefill_chunk = 512;
+  int64_t prefill_budget = 0;
   int64_t kv_tokens = 0;
   std::string prefix_cache = "off";
   bool strict = false;

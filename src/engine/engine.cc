@@ -120,6 +120,7 @@ Status Engine::Watch() {
 }
 
 Result<bool> Engine::RunStep(const LogitsSink& sink) {
+  const int64_t begin = NowUs();
   const sched::StepPlan plan = scheduler_.Next();
   if (plan.spans.empty()) return false;
   const int64_t vocab = model_.geometry.vocab;
@@ -128,12 +129,15 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
   if (keep_hidden_) {
     hidden_.resize(model_.geometry.layers.size() * plan.tokens.size() * static_cast<size_t>(model_.geometry.hidden));
   }
+  const int64_t planned = NowUs();
   TRY(worker_->Announce(&plan));
   const Status ran = worker_->RunStep(plan, {logits_, hidden_});
   if (!ran.ok()) {
     group_->Abort(ran.error().message, ran.error().code);
     return ran.error();
   }
+  times_.schedule_us += planned - begin;
+  times_.forward_us += NowUs() - planned;
   TRY(CheckRange());
   std::vector<sched::SampledToken> sampled;
   for (const sched::Span& span : plan.spans) {
@@ -147,7 +151,9 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
       sampled.push_back({span.seq, *token});
     }
   }
+  const int64_t looked = NowUs();
   scheduler_.Commit(plan, sampled);
+  times_.schedule_us += NowUs() - looked;
   return true;
 }
 

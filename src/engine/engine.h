@@ -28,6 +28,7 @@ struct EngineOptions {
   int64_t max_context = 0;      // tokens; 0: what the model was made for
   int64_t max_sequences = 32;   // running at once
   int64_t prefill_chunk = 512;  // tokens of one prompt in one step
+  int64_t prefill_budget = 0;   // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
   int64_t kv_tokens = 0;  // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
   bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Fault fault;
@@ -39,6 +40,8 @@ struct EngineOptions {
 struct EngineTimes {
   double load_s = 0;
   int64_t weight_bytes = 0;  // resident on rank 0
+  int64_t schedule_us = 0;   // making step plans and moving sequences on, all steps
+  int64_t forward_us = 0;    // announcing steps and running them on all ranks, all steps
 };
 
 /// Looks at the logits of one span and gives the sequence's next token when one is wanted.

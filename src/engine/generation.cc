@@ -40,6 +40,7 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sched::Request sequence;
   sequence.id = id;
   sequence.prompt = request.prompt;
+  sequence.priority = request.priority;
   sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
   if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
   TRY(engine_->Submit(std::move(sequence)));

@@ -24,7 +24,8 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;
   std::optional<int64_t> max_tokens;  // none: as many as the context holds; 0: the prompt is computed and no more
   sampling::SamplingParams sampling;
-  uint64_t choice = 0;  // tells answers to one prompt with one seed apart
+  int32_t priority = 0;  // smaller is served first
+  uint64_t choice = 0;   // tells answers to one prompt with one seed apart
   std::vector<std::string> stop;
   bool ignore_eos = false;
   bool logprobs = false;         // keep log-probabilities of the sampled tokens

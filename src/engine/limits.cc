@@ -65,6 +65,9 @@ Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const 
   if (options.prefill_chunk < 1 || options.prefill_chunk > kMost) {
     return OutOfRange("--prefill-chunk", 1, kMost, options.prefill_chunk);
   }
+  if (options.prefill_budget < 0 || options.prefill_budget > kMost) {
+    return OutOfRange("--prefill-budget", 0, kMost, options.prefill_budget);
+  }
   if (options.threads < 0 || options.threads > 1024) return OutOfRange("--threads", 0, 1024, options.threads);
   if (options.kv_tokens < 0 || options.kv_tokens > kMost * 64) {
     return OutOfRange("--kv-tokens", 1, kMost * 64, options.kv_tokens);
@@ -75,6 +78,7 @@ Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const 
   sched::SchedulerLimits limits;
   limits.max_sequences = static_cast<int32_t>(options.max_sequences);
   limits.prefill_chunk = static_cast<int32_t>(chunk);
+  limits.prefill_budget = static_cast<int32_t>(options.prefill_budget);
   limits.max_step_tokens = static_cast<int32_t>(std::max<int64_t>({chunk, options.max_sequences, 512}));
   limits.max_logits_rows = static_cast<int32_t>(
       std::clamp<int64_t>(kLogitsBytes / 4 / geometry.vocab, options.max_sequences, limits.max_step_tokens));

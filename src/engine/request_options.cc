@@ -86,6 +86,8 @@ Status ReadRequest(const Json& object, std::string_view what, GenerationRequest*
   TRY(ReadSampling(object, what, &params));
   TRY_ASSIGN(const int64_t most, GetIntIn(object, "max_tokens", request->max_tokens.value_or(0), {0, INT32_MAX}, what));
   request->max_tokens = most == 0 ? std::nullopt : std::optional<int64_t>(most);
+  TRY_ASSIGN(const int64_t priority, GetIntIn(object, "priority", request->priority, {INT32_MIN, INT32_MAX}, what));
+  request->priority = static_cast<int32_t>(priority);
   TRY_ASSIGN(params.seed, GetSeed(object, params.seed, what));
   const int64_t none = -1;
   TRY_ASSIGN(const int64_t logprobs,

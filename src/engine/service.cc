@@ -209,6 +209,7 @@ void Service::End(const Error& error) {
 
 void Service::Publish() {
   totals_.scheduler = engine_->counts();
+  totals_.times = engine_->times();
   const std::lock_guard lock(mutex_);
   counts_ = totals_;
 }

@@ -26,6 +26,7 @@ Status Validate(const SchedulerLimits& limits) {
       // With one token and one row for each running sequence, nobody waits for another one's budget.
       {"max_step_tokens", limits.max_step_tokens, std::max(1, limits.max_sequences)},
       {"prefill_chunk", limits.prefill_chunk, 1},
+      {"prefill_budget", limits.prefill_budget, 0},
       {"max_logits_rows", limits.max_logits_rows, std::max(1, limits.max_sequences)},
       {"pages", limits.pages, 1},
       {"max_context", limits.max_context, 1},
@@ -38,6 +39,8 @@ Status Validate(const SchedulerLimits& limits) {
   }
   return {};
 }
+
+int32_t PrefillBudget(int32_t decoders) { return std::max(32, decoders * 3 / 2); }
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
@@ -76,7 +79,7 @@ Status Scheduler::Submit(Request request) {
   }
   Sequence sequence;
   sequence.id = request.id;
-  sequence.priority = request.priority;
+  sequence.due = steps_ + request.priority * kStepsPerPriority;
   sequence.arrival = arrivals_++;
   sequence.logits = request.logits;
   sequence.prompt_tokens = static_cast<int32_t>(prompt);
@@ -91,6 +94,7 @@ StepPlan Scheduler::Next() {
   StepPlan plan;
   const int64_t preemptions = preemptions_;
   ScheduleDecoders(&plan);
+  decoders_ = static_cast<int32_t>(plan.spans.size());
   for (Sequence* sequence : running_) {
     if (!sequence->decoding()) SchedulePrefill(sequence, &plan);
   }
@@ -116,7 +120,7 @@ void Scheduler::ScheduleDecoders(StepPlan* plan) {
 }
 
 void Scheduler::SchedulePrefill(Sequence* sequence, StepPlan* plan) {
-  int32_t count = std::min({sequence->remaining(), limits_.prefill_chunk, TokensLeft(*plan)});
+  int32_t count = std::min({sequence->remaining(), limits_.prefill_chunk, PromptTokensLeft(*plan)});
   // Rows belong to the last tokens: each token less is one row less, as long as there are rows.
   count -= std::max(0, LogitsRows(*sequence, sequence->computed + count) - RowsLeft(*plan));
   // A state can be kept where a step leaves it.
@@ -128,7 +132,7 @@ void Scheduler::SchedulePrefill(Sequence* sequence, StepPlan* plan) {
 
 void Scheduler::Admit(StepPlan* plan) {
   // With a token and a row left, an admitted sequence gets a span at once.
-  while (!waiting_.empty() && slots_.free() > 0 && TokensLeft(*plan) > 0 && RowsLeft(*plan) > 0) {
+  while (!waiting_.empty() && slots_.free() > 0 && PromptTokensLeft(*plan) > 0 && RowsLeft(*plan) > 0) {
     Sequence* sequence = *waiting_.begin();
     if (!TakePages(sequence)) return;
     CHECK(slots_.Allocate(1, &sequence->state_slots));
@@ -355,8 +359,13 @@ int32_t Scheduler::GrowingSequences() const {
   }));
 }
 
-int32_t Scheduler::TokensLeft(const StepPlan& plan) const {
-  return limits_.max_step_tokens - static_cast<int32_t>(plan.tokens.size());
+// Decoders have been scheduled before.
+int32_t Scheduler::PromptTokensLeft(const StepPlan& plan) const {
+  const auto tokens = static_cast<int32_t>(plan.tokens.size());
+  const int32_t left = limits_.max_step_tokens - tokens;
+  if (decoders_ == 0) return left;
+  const int32_t budget = limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders_);
+  return std::min(left, budget - (tokens - decoders_));
 }
 
 int32_t Scheduler::RowsLeft(const StepPlan& plan) const { return limits_.max_logits_rows - plan.logits_rows; }

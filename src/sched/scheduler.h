@@ -22,6 +22,7 @@ struct SchedulerLimits {
   int32_t max_sequences = 1;    // running at once: the number of state slots
   int32_t max_step_tokens = 1;  // tokens in one step, at least max_sequences
   int32_t prefill_chunk = 1;    // prompt tokens of one sequence in one step
+  int32_t prefill_budget = 0;   // prompt tokens of all sequences in a step with decoders; 0: PrefillBudget
   int32_t max_logits_rows = 1;  // rows of logits in one step, at least max_sequences
   int32_t pages = 1;            // KV pages
   int32_t max_context = 1;      // prompt and generated tokens of one sequence
@@ -33,6 +34,11 @@ struct SchedulerLimits {
 /// Checks that every limit is at least 1 and that every running sequence can have a token and a row in each step.
 /// Errors:  kInvalid, naming the limit.
 Status Validate(const SchedulerLimits& limits);
+
+/// Prompt tokens in a step beside `decoders` sequences that decode, where no limit says otherwise: one and a half for
+/// each, so that such a step costs less than three times a step without, even where arithmetic binds and a token costs
+/// what another one does; and at least 32, which cost little where reading the weights binds.
+int32_t PrefillBudget(int32_t decoders);
 
 /// The token sampled from the last row of a sequence's span.
 struct SampledToken {
@@ -95,7 +101,7 @@ class Scheduler {
  private:
   struct ServedFirst {
     bool operator()(const Sequence* a, const Sequence* b) const {
-      return a->priority != b->priority ? a->priority < b->priority : a->arrival < b->arrival;
+      return a->due != b->due ? a->due < b->due : a->arrival < b->arrival;
     }
   };
   using Queue = std::set<Sequence*, ServedFirst>;
@@ -113,7 +119,7 @@ class Scheduler {
   void Preempt(Sequence* sequence);
   void Release(Sequence* sequence);
   int32_t GrowingSequences() const;
-  int32_t TokensLeft(const StepPlan& plan) const;
+  int32_t PromptTokensLeft(const StepPlan& plan) const;
   int32_t RowsLeft(const StepPlan& plan) const;
 
   SchedulerLimits limits_;
@@ -130,6 +136,7 @@ class Scheduler {
   Queue waiting_;
   Queue running_;
   int64_t arrivals_ = 0;
+  int32_t decoders_ = 0;  // in the step that is being made
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;
   int64_t prefix_hits_ = 0;

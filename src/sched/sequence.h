@@ -23,9 +23,13 @@ struct Request {
   SeqId id{};                   // never used before
   std::vector<TokenId> prompt;  // at least one token
   int32_t max_new_tokens = 0;
-  int32_t priority = 0;  // smaller is served first
+  int32_t priority = 0;  // smaller is served first; see kStepsPerPriority
   LogitsMode logits = LogitsMode::kLast;
 };
+
+/// What one number of priority is worth: a request goes before those of the next number that are not more than this
+/// many steps older. So age counts, and whoever waits is served in the end, however many more urgent requests arrive.
+inline constexpr int64_t kStepsPerPriority = 512;
 
 /// Where a sequence stands.
 enum class SequenceStatus {
@@ -37,8 +41,8 @@ enum class SequenceStatus {
 /// A request in progress. Its last `tokens.size() - computed` tokens are known and not yet in the cache.
 struct Sequence {
   SeqId id{};
-  int32_t priority = 0;
-  int64_t arrival = 0;  // order of submission
+  int64_t due = 0;      // the step of its submission, plus its priority in steps; the smaller is served first,
+  int64_t arrival = 0;  // then the one submitted first
   LogitsMode logits = LogitsMode::kLast;
   SequenceStatus status = SequenceStatus::kWaiting;
   int32_t prompt_tokens = 0;

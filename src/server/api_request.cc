@@ -17,7 +17,7 @@ namespace {
 // Keys that the engine's own reader understands, each read alone so that an error names it.
 constexpr const char* kEngineKeys[] = {"temperature",        "top_k", "top_p",      "min_p",
                                        "repetition_penalty", "seed",  "max_tokens", "presence_penalty",
-                                       "frequency_penalty",  "stop",  "ignore_eos"};
+                                       "frequency_penalty",  "stop",  "ignore_eos", "priority"};
 
 // Fields that would change the answer and that this server does not have, with the value that changes nothing.
 // Whatever is unknown and not here is ignored, since clients send much.

@@ -33,6 +33,7 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
   const sched::SchedulerCounts& scheduler = counts.scheduler;
   const auto used = static_cast<double>(counts.pages - scheduler.free_pages) / static_cast<double>(counts.pages);
   const auto number = [](int64_t value) { return static_cast<double>(value); };
+  const auto seconds = [](int64_t us) { return static_cast<double>(us) * 1e-6; };
   const Row rows[] = {
       {"requests_running", "num_requests_running", "Sequences in the batch.", MetricType::Gauge,
        number(scheduler.running)},
@@ -60,6 +61,10 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
       {"prefix_cache_snapshots", nullptr, "Recurrent states kept for known pages.", MetricType::Gauge,
        number(scheduler.snapshots)},
       {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
+      {"forward_seconds_total", nullptr, "Time of all steps on all ranks.", MetricType::Counter,
+       seconds(counts.times.forward_us)},
+      {"schedule_seconds_total", nullptr, "Time of choosing what steps compute.", MetricType::Counter,
+       seconds(counts.times.schedule_us)},
   };
   std::vector<prometheus::MetricFamily> families;
   for (const Row& row : rows) {

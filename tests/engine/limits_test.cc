@@ -50,11 +50,13 @@ TEST_F(Limits, OptionsAreTaken) {
   options.max_sequences = 3;
   options.prefill_chunk = 1;
   options.kv_tokens = 129;
+  options.prefill_budget = 17;
   const Result<sched::SchedulerLimits> limits = Make(options);
   ASSERT_TRUE(limits.ok());
   EXPECT_EQ(limits->max_context, 100);
   EXPECT_EQ(limits->max_sequences, 3);
   EXPECT_EQ(limits->prefill_chunk, 1);
+  EXPECT_EQ(limits->prefill_budget, 17);
   EXPECT_EQ(limits->pages, 3);
 }
 

@@ -46,6 +46,7 @@ TEST(RequestOptions, EveryKeyIsRead) {
                      {"stop", {"a", "b"}},
                      {"logprobs", 2},
                      {"ignore_eos", true},
+                     {"priority", -4},
                      {"unknown", {{"kept", true}}}};
   ASSERT_TRUE(ReadRequest(line, "line 1", &request).ok());
   const sampling::SamplingParams& params = request.sampling;
@@ -60,6 +61,7 @@ TEST(RequestOptions, EveryKeyIsRead) {
   EXPECT_EQ(params.logprobs, 2);
   EXPECT_TRUE(request.logprobs);
   EXPECT_TRUE(request.ignore_eos);
+  EXPECT_EQ(request.priority, -4);
   EXPECT_EQ(request.max_tokens, 7);
   EXPECT_THAT(request.stop, ElementsAre("a", "b"));
   ASSERT_TRUE(ReadRequest({{"stop", "c"}}, "line 2", &request).ok());
@@ -98,6 +100,8 @@ TEST(RequestOptions, WrongValuesAreNamed) {
               {{{"logprobs", 101}}, "logprobs"},
               {{{"logprobs", -1}}, "logprobs"},
               {{{"ignore_eos", 1}}, "ignore_eos"},
+              {{{"priority", 1.5}}, "priority"},
+              {{{"priority", int64_t{1} << 31}}, "priority"},
               {{{"stop", 3}}, "stop"},
               {{{"stop", ""}}, "stop"},
               {{{"stop", {"a", 3}}}, "stop"},

@@ -19,6 +19,7 @@ using ::testing::IsEmpty;
 constexpr SchedulerLimits kWide = {.max_sequences = 4,
                                    .max_step_tokens = 256,
                                    .prefill_chunk = 100,
+                                   .prefill_budget = 256,
                                    .max_logits_rows = 256,
                                    .pages = 100,
                                    .max_context = 4000};
@@ -130,6 +131,43 @@ TEST(Scheduler, TokenBudgetIsSharedInOrder) {
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:0+100/0", "2:0+20/0"));
   EXPECT_THAT(Step(&scheduler), ElementsAre("1:100+50/1", "2:20+70/0"));
   EXPECT_THAT(Step(&scheduler), ElementsAre("2:90+60/1", "3:0+60/0"));
+}
+
+TEST(Scheduler, PromptsTakeLittleOfAStepWithDecoders) {
+  EXPECT_EQ(PrefillBudget(1), 32);
+  EXPECT_EQ(PrefillBudget(64), 96);
+  SchedulerLimits limits = kWide;
+  limits.prefill_budget = 0;
+  Scheduler scheduler(limits);
+  MustSubmit(&scheduler, MakeRequest(1, 3, 3));
+  Step(&scheduler);
+  MustSubmit(&scheduler, MakeRequest(2, 20, 1));
+  MustSubmit(&scheduler, MakeRequest(3, 200, 1));
+  MustSubmit(&scheduler, MakeRequest(4, 200, 1));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+20/1", "3:0+12/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "3:12+32/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("3:44+100/0", "4:0+100/0")) << "no one decodes";
+}
+
+TEST(Scheduler, AgeCounts) {
+  SchedulerLimits limits = kWide;
+  limits.max_sequences = 1;
+  Scheduler scheduler(limits);
+  const auto submit = [&](int64_t id, int32_t priority) {
+    Request request = MakeRequest(id, 2, 1);
+    request.priority = priority;
+    MustSubmit(&scheduler, request);
+  };
+  submit(0, 1);
+  // More urgent ones arrive faster than they are served, but not for ever before it.
+  for (int64_t step = 0; step <= kStepsPerPriority; ++step) {
+    submit(2 * step + 1, 0);
+    submit(2 * step + 2, 0);
+    ASSERT_EQ(Step(&scheduler).at(0).starts_with("0:"), false) << step;
+  }
+  int64_t waited = 0;
+  for (int64_t id = 10000; !Step(&scheduler).at(0).starts_with("0:"); ++id, ++waited) submit(id, 0);
+  EXPECT_LE(waited, kStepsPerPriority + 2) << "those that came in its time go first, later ones do not";
 }
 
 TEST(Scheduler, AdmissionFollowsPriorityThenArrival) {

@@ -163,6 +163,12 @@ class Traffic {
     EXPECT_LE(static_cast<int32_t>(plan.tokens.size()), limits_.max_step_tokens);
     EXPECT_LE(plan.logits_rows, limits_.max_logits_rows);
     EXPECT_LE(static_cast<int32_t>(plan.spans.size()), limits_.max_sequences);
+    int32_t decoders = 0;
+    for (const Span& span : plan.spans) decoders += std::count(decoding.begin(), decoding.end(), span.seq) > 0 ? 1 : 0;
+    if (decoders > 0) {
+      const int32_t budget = limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders);
+      EXPECT_LE(static_cast<int32_t>(plan.tokens.size()) - decoders, budget) << "decoders stall";
+    }
     std::map<SeqId, const Span*> spans;
     std::set<int32_t> slots;
     std::map<int32_t, int> readers, writers;  // of a page
@@ -193,8 +199,7 @@ class Traffic {
     for (const auto& [id, expected] : live_) {
       const Sequence* sequence = scheduler_.Find(id);
       if (sequence->status != SequenceStatus::kRunning) continue;
-      if (first == nullptr ||
-          std::pair(sequence->priority, sequence->arrival) < std::pair(first->priority, first->arrival)) {
+      if (first == nullptr || std::pair(sequence->due, sequence->arrival) < std::pair(first->due, first->arrival)) {
         first = sequence;
       }
     }
@@ -319,16 +324,16 @@ TEST_P(TrafficTest, SameCallsGiveTheSamePlans) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Limits, TrafficTest,
-                         ::testing::Values(Case{"wide", {16, 512, 128, 512, 400, 4096}, false},
-                                           Case{"few_pages", {8, 64, 32, 16, 12, 1000}, true},
-                                           Case{"one_at_a_time", {1, 1, 1, 1, 8, 512}, false},
-                                           Case{"one_token_chunks", {6, 6, 1, 6, 8, 500}, true},
-                                           Case{"few_rows", {4, 300, 300, 4, 14, 900}, true},
-                                           Case{"one_sequence_fills_all", {4, 100, 50, 50, 7, 448}, true},
-                                           Case{"known", {16, 512, 128, 512, 150, 4096, true}, false},
-                                           Case{"known_few_pages", {8, 64, 32, 16, 12, 1000, true}, true},
-                                           Case{"known_states", {8, 200, 128, 100, 40, 1000, true, true, 8}, false},
-                                           Case{"known_two_states", {8, 64, 64, 16, 16, 1000, true, true, 2}, true}),
+                         ::testing::Values(Case{"wide", {16, 512, 128, 0, 512, 400, 4096}, false},
+                                           Case{"few_pages", {8, 64, 32, 0, 16, 12, 1000}, true},
+                                           Case{"one_at_a_time", {1, 1, 1, 0, 1, 8, 512}, false},
+                                           Case{"one_token_chunks", {6, 6, 1, 2, 6, 8, 500}, true},
+                                           Case{"few_rows", {4, 300, 300, 0, 4, 14, 900}, true},
+                                           Case{"one_sequence_fills_all", {4, 100, 50, 0, 50, 7, 448}, true},
+                                           Case{"known", {16, 512, 128, 0, 512, 150, 4096, true}, false},
+                                           Case{"known_few_pages", {8, 64, 32, 0, 16, 12, 1000, true}, true},
+                                           Case{"known_states", {8, 200, 128, 0, 100, 40, 1000, true, true, 8}, false},
+                                           Case{"known_two_states", {8, 64, 64, 0, 16, 16, 1000, true, true, 2}, true}),
                          [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace

@@ -37,7 +37,7 @@ TEST_F(Reading, AChatWithEverything) {
   body.update(ParseJson(R"({"max_tokens": 3, "max_completion_tokens": 7.0, "temperature": 0.5, "top_p": 0.9,
       "top_k": 4, "min_p": 0.1, "n": 2, "seed": -3, "stop": ["a", "b"], "presence_penalty": 1,
       "frequency_penalty": -1, "repetition_penalty": 1.5, "logit_bias": {"5": -100, "6": 1.5}, "logprobs": true,
-      "top_logprobs": 2, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true,
+      "top_logprobs": 2, "priority": -2, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true,
       "user": "me", "metadata": {"a": "b"}, "unknown": [1], "response_format": {"type": "text"},
       "tool_choice": "auto", "tools": [], "suffix": null, "min_tokens": 0})",
                         "body")
@@ -47,6 +47,7 @@ TEST_F(Reading, AChatWithEverything) {
   ASSERT_TRUE(read.ok()) << read.error().message;
   EXPECT_TRUE(request.chat && request.stream && request.include_usage && request.base.ignore_eos);
   EXPECT_EQ(request.base.max_tokens, 7);
+  EXPECT_EQ(request.base.priority, -2);
   EXPECT_EQ(request.base.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(request.base.logprobs);
   const sampling::SamplingParams& sampling = request.base.sampling;

@@ -18,6 +18,7 @@ TEST(Metrics, EveryCountUnderItsNames) {
   counts.requests = 10;
   counts.prompt_tokens = 100;
   counts.generated_tokens = 200;
+  counts.times.forward_us = 2500000;
   counts.scheduler.prefix_hits = 5;
   counts.scheduler.prefix_hit_tokens = 320;
   const std::string text = MetricsText(counts, "a \"b\"");
@@ -28,7 +29,8 @@ TEST(Metrics, EveryCountUnderItsNames) {
        {"trivet_requests_running" + label + "3\n", "vllm:num_requests_waiting" + label + "4\n",
         "vllm:kv_cache_usage_perc" + label + "0.25\n", "trivet_requests_total" + label + "10\n",
         "vllm:prompt_tokens_total" + label + "100\n", "vllm:generation_tokens_total" + label + "200\n",
-        "trivet_prefix_cache_hits_total" + label + "5\n", "vllm:prefix_cache_hits_total" + label + "320\n"}) {
+        "trivet_forward_seconds_total" + label + "2.5\n", "trivet_prefix_cache_hits_total" + label + "5\n",
+        "vllm:prefix_cache_hits_total" + label + "320\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
 }
