@@ -20,7 +20,23 @@ inline constexpr int64_t kPageTokens = 64;
 struct CacheLimits {
   int64_t pages = 0;        // KV pages of 64 tokens, shared by all sequences
   int64_t state_slots = 0;  // sequences that run at once, and snapshots
+  int64_t chunk = 0;        // tokens of one sequence in one step, at most
+  int64_t context = 0;      // tokens of one sequence, at most
 };
+
+/// Pages of a slot's ring in a layer with a sliding window: position p of a sequence is in page p / 64 % RingPages of
+/// the ring of its slot. The ring holds a step's tokens and the window before them, wherever page borders fall; what is
+/// older is overwritten. No more than the context has; 0 with full attention, whose keys and values are in pages that
+/// the scheduler hands out.
+int64_t RingPages(const plan::LayerGeometry& layer, const CacheLimits& limits);
+
+/// Bytes of one KV page in all layers that have pages, and of one slot: recurrent states and rings.
+struct CacheUnits {
+  int64_t page = 0;
+  int64_t slot = 0;
+};
+/// The units of one rank's caches; a product beyond 64 bits is the largest integer.
+CacheUnits UnitsOf(const plan::Geometry& geometry, const plan::RankShard& shard, const CacheLimits& limits);
 
 /// One rank's caches. Memory is taken when it is first written.
 class Caches {
@@ -32,7 +48,11 @@ class Caches {
   /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each,
   /// where keys and values may have widths of their own.
   float* keys(int64_t index) { return kv_[static_cast<size_t>(index)].data; }
-  float* values(int64_t index) { return kv_[static_cast<size_t>(index)].data + key_elements_; }
+  float* values(int64_t index) { return keys(index) + kv_[static_cast<size_t>(index)].key_elements; }
+  /// RingPages of the layer; its pages are then slot 0's, slot 1's and so on.
+  int64_t ring(int64_t index) const { return kv_[static_cast<size_t>(index)].ring; }
+  /// The rings that layers have, each size once.
+  std::vector<int64_t> rings() const;
 
   /// Delta-net state of layer number `index` among those layers: [slots][v_heads][dk, dv].
   float* state(int64_t index) { return state_[static_cast<size_t>(index)].data; }
@@ -41,7 +61,7 @@ class Caches {
   float* conv(int64_t index) { return conv_[static_cast<size_t>(index)].data; }
   int64_t conv_stride() const { return conv_stride_; }
 
-  /// Copies states and convolution inputs of all layers from one slot to another.
+  /// Copies states, convolution inputs and rings of all layers from one slot to another.
   void CopyState(int64_t from, int64_t to);
 
   /// Bytes of address space reserved.
@@ -51,12 +71,14 @@ class Caches {
   struct Block {
     device::Buffer buffer;
     float* data = nullptr;
+    int64_t ring = 0;          // of an attention layer: pages of a slot, or 0
+    int64_t key_elements = 0;  // of an attention layer: where its values begin
   };
   static Result<Block> MakeBlock(const device::Device& device, int64_t elements, const char* what);
 
   device::Device device_;
   std::vector<Block> kv_, state_, conv_;
-  int64_t key_elements_ = 0, state_stride_ = 0, conv_stride_ = 0;
+  int64_t slots_ = 0, state_stride_ = 0, conv_stride_ = 0;
 };
 
 }  // namespace trivet::cache

@@ -180,8 +180,8 @@ Status Execute(BenchFlags flags) {
     return MakeError(Code::kUsage,
                      fmt::format("{}: expected 1 to 1000000, found {}; choose a value in that range", name, value));
   }
-  flags.engine.max_context = needed;
-  flags.engine.max_sequences = flags.sequences;
+  flags.engine.sizes.max_context = needed;
+  flags.engine.sizes.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   options.prefill_budget = options.prefill_chunk;  // all prompts first, then steps that only decode
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));

@@ -59,7 +59,7 @@ Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine
 }  // namespace
 
 void GenerateFlags::Add(CLI::App* app) {
-  engine.prefix_cache = "on";
+  engine.sizes.prefix_cache = "on";
   engine.Add(app);
   app->add_option("--prompt,-p", prompt,
                   "one user turn, through the chat template where the model has one; standard input when absent");

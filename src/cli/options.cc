@@ -39,24 +39,50 @@ Result<engine::OpenedModel> LayoutFlags::Open() const {
   return engine::OpenModel(model, dir);
 }
 
-void EngineFlags::Add(CLI::App* app) {
-  layout.Add(app);
-  app->add_option("--launch", launch, "ranks as threads or as processes");
-  app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
-  app->add_option(
-      "--numerics", numerics,
-      "exact: the same bits for every layout; portable: and on every backend; fast: for the same layout only");
-  app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
+void SizeFlags::Add(CLI::App* app) {
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
   app->add_option("--max-num-seqs", max_sequences, "sequences that run at once, 1 to 4096");
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
   app->add_option(
       "--prefill-budget", prefill_budget,
       "prompt tokens of all sequences in a step with sequences that decode; 0: 32, or 3 for every 2 of these");
+  app->add_option("--memory-fraction", memory_fraction,
+                  "of the memory that the machine has available, for weights, caches and scratch of all ranks");
   app->add_option("--kv-tokens", kv_tokens,
-                  "capacity of the KV cache in tokens; 0: every sequence's context, within a quarter of the memory");
+                  "capacity of the KV cache in tokens; 0: every sequence's context, as far as memory goes");
+  app->add_option(
+      "--snapshot-slots", snapshot_slots,
+      "states of recurrent and sliding-window layers kept for the prefix cache; -1: as many as sequences run, "
+      "as far as memory goes");
   app->add_option("--prefix-cache", prefix_cache,
                   "on: prompts that begin as earlier ones do are computed from where they part; off");
+}
+
+Status SizeFlags::Fill(engine::EngineOptions* options) const {
+  if (prefix_cache != "on" && prefix_cache != "off") {
+    return MakeError(Code::kUsage,
+                     fmt::format("--prefix-cache: expected on or off, found \"{}\"; choose one", Quote(prefix_cache)));
+  }
+  options->prefix_cache = prefix_cache == "on";
+  options->max_context = max_context;
+  options->max_sequences = max_sequences;
+  options->prefill_chunk = prefill_chunk;
+  options->prefill_budget = prefill_budget;
+  options->kv_tokens = kv_tokens;
+  options->snapshot_slots = snapshot_slots;
+  options->memory_fraction = memory_fraction;
+  return {};
+}
+
+void EngineFlags::Add(CLI::App* app) {
+  layout.Add(app);
+  sizes.Add(app);
+  app->add_option("--launch", launch, "ranks as threads or as processes");
+  app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
+  app->add_option(
+      "--numerics", numerics,
+      "exact: the same bits for every layout; portable: and on every backend; fast: for the same layout only");
+  app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
       ->take_all()
@@ -93,17 +119,8 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   if (!fault.empty()) {
     TRY_ASSIGN(options.fault, comm::ParseFault(fault));
   }
-  if (prefix_cache != "on" && prefix_cache != "off") {
-    return MakeError(Code::kUsage,
-                     fmt::format("--prefix-cache: expected on or off, found \"{}\"; choose one", Quote(prefix_cache)));
-  }
-  options.prefix_cache = prefix_cache == "on";
+  TRY(sizes.Fill(&options));
   options.threads = threads;
-  options.max_context = max_context;
-  options.max_sequences = max_sequences;
-  options.prefill_chunk = prefill_chunk;
-  options.prefill_budget = prefill_budget;
-  options.kv_tokens = kv_tokens;
   options.strict = strict;
   return options;
 }

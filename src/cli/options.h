@@ -30,9 +30,25 @@ struct LayoutFlags {
   Result<std::string> Directory() const;
 };
 
+/// Flags about sizes: what `plan` takes besides.
+struct SizeFlags {
+  int64_t max_context = 0;
+  int64_t max_sequences = 32;
+  int64_t prefill_chunk = 512;
+  int64_t prefill_budget = 0;
+  int64_t kv_tokens = 0;
+  int64_t snapshot_slots = -1;
+  double memory_fraction = 0.8;
+  std::string prefix_cache = "off";
+  void Add(CLI::App* app);
+  /// Fills in the sizes.  Errors: kUsage.
+  Status Fill(engine::EngineOptions* options) const;
+};
+
 /// Flags about running: what commands that load take besides.
 struct EngineFlags {
   LayoutFlags layout;
+  SizeFlags sizes;
   std::string launch = "threads";
   std::string backend = "cpu";
   std::string numerics = "exact";
@@ -40,12 +56,6 @@ struct EngineFlags {
   std::vector<std::string> force;
   std::string fault;
   int threads = 0;
-  int64_t max_context = 0;
-  int64_t max_sequences = 32;
-  int64_t prefill_chunk = 512;
-  int64_t prefill_budget = 0;
-  int64_t kv_tokens = 0;
-  std::string prefix_cache = "off";
   bool strict = false;
   bool quiet = false;
   void Add(CLI::App* app);

@@ -147,4 +147,20 @@ std::string RenderOtherRanks(const plan::Geometry& geometry, const plan::Element
   return table.Text();
 }
 
+std::string RenderMemoryTable(const plan::MemoryPlan& memory) {
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight},
+              {"rank", "weights", "KV cache", "states", "snapshots", "scratch", "total"});
+  for (size_t r = 0; r < memory.ranks.size(); ++r) {
+    const plan::RankMemory& rank = memory.ranks[r];
+    table.Add({fmt::format("{}", r), Bytes(rank.weights), Bytes(rank.kv), Bytes(rank.states), Bytes(rank.snapshots),
+               Bytes(rank.scratch), Bytes(rank.total())});
+  }
+  return table.Text() +
+         fmt::format(
+             "{} of {} available, at most {}: {} tokens of KV cache, {} sequences of at most {} tokens, {} "
+             "snapshots\n",
+             Bytes(memory.total()), Bytes(memory.available), Bytes(memory.budget), memory.kv_tokens, memory.sequences,
+             memory.context, memory.snapshots);
+}
+
 }  // namespace trivet::cli

@@ -7,6 +7,7 @@
 #include "plan/cost.h"
 #include "plan/geometry.h"
 #include "plan/layout.h"
+#include "plan/memory_plan.h"
 
 namespace trivet::cli {
 
@@ -15,5 +16,8 @@ std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout
 
 /// What every rank count from 1 to plan::kMaxRanks would cost with the cuts priced cheapest: one line each.
 std::string RenderOtherRanks(const plan::Geometry& geometry, const plan::ElementBytes& bytes);
+
+/// What memory the ranks take, and how much context that gives.
+std::string RenderMemoryTable(const plan::MemoryPlan& memory);
 
 }  // namespace trivet::cli

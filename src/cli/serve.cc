@@ -13,6 +13,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/plan_table.h"
 #include "engine/prompts.h"
 #include "engine/request_options.h"
 #include "engine/service.h"
@@ -107,6 +108,7 @@ Status Execute(const ServeFlags& flags) {
     http->StopAccepting();
     service.Drain(std::exchange(wait_us, 0));  // a second signal does not wait
   });
+  if (!flags.engine.quiet) std::fputs(RenderMemoryTable(loaded.engine->memory()).c_str(), stderr);
   std::printf("serving %s on %ld ranks at %s\n", loaded.model->name.c_str(), loaded.engine->layout().ranks,
               http->url().c_str());
   std::fflush(stdout);
@@ -119,7 +121,7 @@ Status Execute(const ServeFlags& flags) {
 
 Run AddServe(CLI::App* app) {
   auto flags = std::make_shared<ServeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
-  flags->engine.prefix_cache = "on";
+  flags->engine.sizes.prefix_cache = "on";
   flags->engine.Add(app);
   app->add_option("--host", flags->http.host, "address to listen on");
   app->add_option("--port", flags->http.port,

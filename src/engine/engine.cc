@@ -6,7 +6,9 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/machine_memory.h"
 #include "engine/limits.h"
+#include "engine/plan_facts.h"
 
 namespace trivet::engine {
 
@@ -25,7 +27,10 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
                                                layout.ranks - 1, options.fault.rank));
   }
   RankOptions rank_options;
-  TRY_ASSIGN(rank_options.limits, MakeLimits(model.geometry, layout, options));
+  TRY_ASSIGN(const int64_t available, AvailableMemory());
+  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
+  TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
+  rank_options.limits = sizes.limits;
   rank_options.backend = options.backend;
   rank_options.kernels = options.kernels;
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
@@ -33,6 +38,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.fault = options.fault;
   rank_options.sites = options.sites;
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
+  engine->memory_ = std::move(sizes.memory);
   TRY(engine->StartRanks(progress));
   return engine;
 }

@@ -13,6 +13,7 @@
 #include "engine/open_model.h"
 #include "engine/rank.h"
 #include "plan/layout.h"
+#include "plan/memory_plan.h"
 #include "sched/scheduler.h"
 
 namespace trivet::engine {
@@ -25,12 +26,14 @@ struct EngineOptions {
   Backend backend = Backend::kCpu;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   kernels::KernelOptions kernels;
-  int64_t max_context = 0;      // tokens; 0: what the model was made for
-  int64_t max_sequences = 32;   // running at once
-  int64_t prefill_chunk = 512;  // tokens of one prompt in one step
-  int64_t prefill_budget = 0;   // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
-  int64_t kv_tokens = 0;  // capacity of the KV cache; 0: max_sequences times max_context, within a quarter of memory
-  bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
+  int64_t max_context = 0;       // tokens; 0: what the model was made for
+  int64_t max_sequences = 32;    // running at once
+  int64_t prefill_chunk = 512;   // tokens of one prompt in one step
+  int64_t prefill_budget = 0;    // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
+  double memory_fraction = 0.8;  // of the memory that the machine has available, for all ranks together
+  int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most max_sequences
+  int64_t kv_tokens = 0;         // capacity of the KV cache; 0: max_sequences times max_context, as memory allows
+  bool prefix_cache = false;     // prompts that begin as earlier ones do are computed from where they part
   comm::Fault fault;
   bool sites = false;
   bool strict = false;  // a saturated sum is an error instead of a notice
@@ -90,6 +93,7 @@ class Engine {
   const OpenedModel& model() const { return model_; }
   const plan::Layout& layout() const { return layout_; }
   const EngineTimes& times() const { return times_; }
+  const plan::MemoryPlan& memory() const { return memory_; }
   const RankOptions& rank_options() const { return rank_options_; }
   const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
   sched::SchedulerCounts counts() const { return scheduler_.counts(); }
@@ -118,6 +122,7 @@ class Engine {
   int64_t step_tokens_ = 0;
   std::optional<Error> failure_;  // of the step that failed
   EngineTimes times_;
+  plan::MemoryPlan memory_;
 };
 
 }  // namespace trivet::engine

@@ -2,41 +2,146 @@
 #include "engine/limits.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
+
+#include "base/str.h"
+#include "cache/caches.h"
 
 namespace trivet::engine {
 namespace {
 
 // Logits of one step at most: they are the only buffer that grows with the vocabulary times the tokens of a step.
 constexpr int64_t kLogitsBytes = int64_t{64} << 20;
+constexpr int64_t kMost = int64_t{1} << 20;
 
 Error OutOfRange(const char* option, int64_t low, int64_t high, int64_t found) {
   return MakeError(Code::kUsage, fmt::format("{}: expected {} to {}, found {}; choose a value in that range", option,
                                              low, high, found));
 }
 
-// Bytes of one KV page on the rank that holds most heads.
-int64_t PageBytes(const plan::Geometry& geometry, const plan::Layout& layout) {
-  int64_t layers = 0, heads = 0;
-  for (const plan::LayerGeometry& layer : geometry.layers) layers += plan::HasKv(layer.mixer);
-  for (const plan::RankShard& shard : layout.shards) heads = std::max(heads, shard.attention.kv_heads);
-  const int64_t token = geometry.key_dim() + geometry.value_dim();
-  return layers * heads * token * sched::kPageTokens * static_cast<int64_t>(sizeof(float));
+Status CheckOptions(const EngineOptions& options, int64_t longest) {
+  const struct {
+    const char* name;
+    int64_t value, low, high;
+    int64_t shown_low = low;
+  } rows[] = {
+      {"--max-model-len", options.max_context, 0, longest, 1},
+      {"--max-num-seqs", options.max_sequences, 1, 4096},
+      {"--prefill-chunk", options.prefill_chunk, 1, kMost},
+      {"--prefill-budget", options.prefill_budget, 0, kMost},
+      {"--threads", options.threads, 0, 1024},
+      {"--kv-tokens", options.kv_tokens, 0, kMost * 64, 1},
+      {"--snapshot-slots", options.snapshot_slots, -1, 4096, 0},
+  };
+  for (const auto& row : rows) {
+    if (row.value < row.low || row.value > row.high) return OutOfRange(row.name, row.shown_low, row.high, row.value);
+  }
+  if (options.memory_fraction > 0 && options.memory_fraction <= 1) return {};
+  return MakeError(Code::kUsage, fmt::format("--memory-fraction: expected more than 0, at most 1, found {}; choose a "
+                                             "value in that range",
+                                             options.memory_fraction));
 }
 
-// KV pages: as asked, else enough for every sequence to reach the full context, within a quarter of the memory that all
-// ranks of this machine share.
-int64_t Pages(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options,
-              int64_t max_context) {
-  const int64_t per_sequence = sched::PagesFor(max_context);
-  if (options.kv_tokens > 0) return sched::PagesFor(options.kv_tokens);
-  const int64_t memory = ::sysconf(_SC_PHYS_PAGES) * ::sysconf(_SC_PAGESIZE);
-  const int64_t page = std::max<int64_t>(1, PageBytes(geometry, layout) * layout.ranks);
-  return std::clamp<int64_t>(memory / 4 / page, per_sequence, per_sequence * options.max_sequences);
-}
+std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
+
+// Fills in what memory decides. All ranks are on one machine, so their sums count.
+class Sizing {
+ public:
+  Sizing(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options, EngineSizes* sizes)
+      : options_(options), limits_(sizes->limits), memory_(sizes->memory) {
+    for (const plan::RankShard& shard : layout.shards) {
+      units_.push_back(cache::UnitsOf(geometry, shard, {0, 0, limits_.prefill_chunk, limits_.max_context}));
+      page_ += units_.back().page;
+      slot_ += units_.back().slot;
+    }
+    left_ = memory_.budget;
+  }
+
+  // Weights, scratch and the states of all running sequences have to fit.
+  Status TakeFixed() {
+    int64_t weights = 0, scratch = 0;
+    for (const plan::RankMemory& rank : memory_.ranks) {
+      weights += rank.weights;
+      scratch += rank.scratch;
+    }
+    const int64_t states = slot_ * limits_.max_sequences;
+    left_ -= weights + scratch + states;
+    if (left_ >= 0) return {};
+    return MakeError(
+        Code::kCapacity,
+        fmt::format("memory: expected at most {}, which is {} of {} available, found {} of weights, {} of "
+                    "scratch and {} of states of {} sequences; lower --max-num-seqs or --prefill-chunk, or "
+                    "raise --memory-fraction",
+                    Bytes(memory_.budget), options_.memory_fraction, Bytes(memory_.available), Bytes(weights),
+                    Bytes(scratch), Bytes(states), limits_.max_sequences));
+  }
+
+  // As many snapshots as sequences run, within an eighth of what is left, unless an option says how many.
+  Status TakeSnapshots() {
+    if (!limits_.prefix_cache || !limits_.stateful) return {};
+    int64_t count = options_.snapshot_slots;
+    if (count < 0) count = std::min<int64_t>(limits_.max_sequences, left_ / 8 / std::max<int64_t>(1, slot_));
+    if (count * slot_ > left_) return DoesNotFit("--snapshot-slots", count, "slots", left_ / slot_);
+    limits_.snapshots = static_cast<int32_t>(count);
+    left_ -= count * slot_;
+    return {};
+  }
+
+  // Pages for every sequence's context, within what is left, unless an option says how many.
+  Status TakePages() {
+    const int64_t page = std::max<int64_t>(1, page_), fit = left_ / page;
+    const int64_t whole = sched::PagesFor(limits_.max_context);
+    int64_t pages = sched::PagesFor(options_.kv_tokens);
+    if (pages > fit) return DoesNotFit("--kv-tokens", options_.kv_tokens, "tokens", fit * sched::kPageTokens);
+    if (pages == 0) {
+      pages = std::min(whole * limits_.max_sequences, fit);
+      if (pages < whole && options_.max_context > 0) {
+        return DoesNotFit("--max-model-len", limits_.max_context, "tokens", fit * sched::kPageTokens);
+      }
+    }
+    if (pages < whole && options_.max_context > 0) {
+      return MakeError(
+          Code::kCapacity,
+          fmt::format("--kv-tokens: expected at least the {} of --max-model-len, found {}; raise the one or "
+                      "lower the other",
+                      limits_.max_context, options_.kv_tokens));
+    }
+    if (pages == 0) return DoesNotFit("KV cache", sched::kPageTokens, "tokens", 0);
+    limits_.pages = static_cast<int32_t>(std::min<int64_t>(pages, INT32_MAX / sched::kPageTokens));
+    limits_.max_context = static_cast<int32_t>(std::min<int64_t>(limits_.max_context, pages * sched::kPageTokens));
+    return {};
+  }
+
+  void Finish() {
+    memory_.kv_tokens = int64_t{limits_.pages} * sched::kPageTokens;
+    memory_.context = limits_.max_context;
+    memory_.sequences = limits_.max_sequences;
+    memory_.snapshots = limits_.snapshots;
+    for (size_t r = 0; r < units_.size(); ++r) {
+      memory_.ranks[r].kv = units_[r].page * limits_.pages;
+      memory_.ranks[r].states = units_[r].slot * limits_.max_sequences;
+      memory_.ranks[r].snapshots = units_[r].slot * limits_.snapshots;
+    }
+  }
+
+ private:
+  Error DoesNotFit(const char* what, int64_t found, const char* unit, int64_t most) const {
+    return MakeError(Code::kCapacity,
+                     fmt::format("{}: expected at most {} {}, which fill the {} that weights, states and scratch leave "
+                                 "of {} ({} of {} available), found {}; lower it, or raise --memory-fraction",
+                                 what, most, unit, Bytes(left_), Bytes(memory_.budget), options_.memory_fraction,
+                                 Bytes(memory_.available), found));
+  }
+
+  const EngineOptions& options_;
+  sched::SchedulerLimits& limits_;
+  plan::MemoryPlan& memory_;
+  std::vector<cache::CacheUnits> units_;  // by rank
+  int64_t page_ = 0, slot_ = 0;           // bytes of one on all ranks
+  int64_t left_ = 0;                      // of the budget
+};
 
 }  // namespace
 
@@ -45,9 +150,8 @@ int ThreadsPerRank(const EngineOptions& options, int64_t ranks) {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / ranks));
 }
 
-Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const plan::Layout& layout,
-                                          const EngineOptions& options) {
-  constexpr int64_t kMost = int64_t{1} << 20;
+Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout& layout, const plan::LayoutCost& cost,
+                              const EngineOptions& options, int64_t available) {
   // A row of logits passes through a slot when ranks hand over their columns, a line of it is taken by their geometry.
   constexpr int64_t kVocab = (comm::kSlotBytes - 64) / static_cast<int64_t>(sizeof(float));
   if (geometry.vocab > kVocab) {
@@ -56,40 +160,40 @@ Result<sched::SchedulerLimits> MakeLimits(const plan::Geometry& geometry, const 
         fmt::format("vocabulary: expected at most {} rows, found {}; see docs/limits.md", kVocab, geometry.vocab));
   }
   const int64_t longest = std::min(geometry.max_positions, kMost * 16);
-  if (options.max_context < 0 || options.max_context > longest) {
-    return OutOfRange("--max-model-len", 1, longest, options.max_context);
-  }
-  if (options.max_sequences < 1 || options.max_sequences > 4096) {
-    return OutOfRange("--max-num-seqs", 1, 4096, options.max_sequences);
-  }
-  if (options.prefill_chunk < 1 || options.prefill_chunk > kMost) {
-    return OutOfRange("--prefill-chunk", 1, kMost, options.prefill_chunk);
-  }
-  if (options.prefill_budget < 0 || options.prefill_budget > kMost) {
-    return OutOfRange("--prefill-budget", 0, kMost, options.prefill_budget);
-  }
-  if (options.threads < 0 || options.threads > 1024) return OutOfRange("--threads", 0, 1024, options.threads);
-  if (options.kv_tokens < 0 || options.kv_tokens > kMost * 64) {
-    return OutOfRange("--kv-tokens", 1, kMost * 64, options.kv_tokens);
-  }
+  TRY(CheckOptions(options, longest));
   const int64_t context = options.max_context > 0 ? options.max_context : longest;
-  const int64_t pages = Pages(geometry, layout, options, context);
   const int64_t chunk = std::min(options.prefill_chunk, context);
-  sched::SchedulerLimits limits;
+  EngineSizes sizes;
+  sched::SchedulerLimits& limits = sizes.limits;
   limits.max_sequences = static_cast<int32_t>(options.max_sequences);
   limits.prefill_chunk = static_cast<int32_t>(chunk);
   limits.prefill_budget = static_cast<int32_t>(options.prefill_budget);
   limits.max_step_tokens = static_cast<int32_t>(std::max<int64_t>({chunk, options.max_sequences, 512}));
   limits.max_logits_rows = static_cast<int32_t>(
       std::clamp<int64_t>(kLogitsBytes / 4 / geometry.vocab, options.max_sequences, limits.max_step_tokens));
-  limits.pages = static_cast<int32_t>(pages);
-  limits.max_context = static_cast<int32_t>(std::min(context, pages * sched::kPageTokens));
+  limits.max_context = static_cast<int32_t>(context);
   limits.prefix_cache = options.prefix_cache;
-  limits.recurrent = std::any_of(geometry.layers.begin(), geometry.layers.end(),
-                                 [](const plan::LayerGeometry& layer) { return !plan::HasKv(layer.mixer); });
-  if (limits.prefix_cache && limits.recurrent) limits.snapshots = limits.max_sequences;
+  limits.stateful = std::any_of(geometry.layers.begin(), geometry.layers.end(), [&](const plan::LayerGeometry& layer) {
+    return !plan::HasKv(layer.mixer) || cache::RingPages(layer, {0, 0, chunk, context}) > 0;
+  });
+  sizes.memory.available = available;
+  sizes.memory.budget = static_cast<int64_t>(static_cast<double>(available) * options.memory_fraction);
+  const model::StepSize size{limits.max_step_tokens, limits.max_logits_rows,
+                             limits.max_sequences * sched::PagesFor(context)};
+  for (size_t r = 0; r < layout.shards.size(); ++r) {
+    plan::RankMemory memory;
+    memory.weights = cost.ranks[r].weight_bytes;
+    memory.scratch = model::Model::WorkspaceBytes(geometry, layout.shards[r], size);
+    if (r == 0) memory.scratch += limits.max_logits_rows * geometry.vocab * static_cast<int64_t>(sizeof(float));
+    sizes.memory.ranks.push_back(memory);
+  }
+  Sizing sizing(geometry, layout, options, &sizes);
+  TRY(sizing.TakeFixed());
+  TRY(sizing.TakeSnapshots());
+  TRY(sizing.TakePages());
+  sizing.Finish();
   TRY(sched::Validate(limits));
-  return limits;
+  return sizes;
 }
 
 }  // namespace trivet::engine

@@ -54,8 +54,9 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(device::Buffer scratch,
              device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard, size), "scratch memory"));
   workspace_ = device::Workspace(std::move(scratch));
-  TRY_ASSIGN(caches_,
-             cache::Caches::Make(device_, geometry, shard, {limits.pages, limits.max_sequences + limits.snapshots}));
+  TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard,
+                                          {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
+                                           limits.max_context}));
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [this]() -> Status {

@@ -32,6 +32,7 @@ struct ServiceCounts {
   sched::SchedulerCounts scheduler;
   int64_t pages = 0;  // KV pages, free or not
   EngineTimes times;
+  plan::MemoryPlan memory;
   // Since the start:
   int64_t requests = 0, ended = 0, cancelled = 0, prompt_tokens = 0, generated_tokens = 0;
 };

@@ -1,9 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <cmath>
 
+#include "base/check.h"
 #include "model/layers.h"
 
 namespace trivet::model {
+
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place) {
+  const int64_t ring = runtime.caches.ring(place.index);
+  if (ring == 0) return step.spans;
+  const auto found =
+      std::find_if(step.rings.begin(), step.rings.end(), [ring](const RingSpans& made) { return made.pages == ring; });
+  CHECK(found != step.rings.end());
+  return found->spans;
+}
 
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads) {
   const RopeAngles& angles = step.ropes[static_cast<size_t>(rope)];
@@ -14,7 +25,7 @@ void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x
 
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args) {
   const plan::AttentionGeometry& geometry = runtime.geometry.attention;
-  args.spans = step.spans;
+  args.spans = KvSpans(runtime, step, place);
   args.window = place.layer.window;
   args.softcap = static_cast<float>(geometry.softcap);
   args.scale =
@@ -47,7 +58,8 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
 
   const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), shard.kv_heads,
                                dim, dim};
-  runtime.RunParallel(*runtime.kernels.kv_write, kernels::KvWrite::Args{k, stride, cache, step.spans}, tokens,
+  runtime.RunParallel(*runtime.kernels.kv_write,
+                      kernels::KvWrite::Args{k, stride, cache, KvSpans(runtime, step, place)}, tokens,
                       tokens * shard.kv_heads * 2 * dim * Runtime::kElementWork);
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.q_heads * dim);  // [T, q_heads * D]
   kernels::Attention::Args args;

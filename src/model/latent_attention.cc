@@ -86,7 +86,8 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
   const Compressed compressed = Compress(runtime, weights, place, step, x);
   const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), 1, key_dim,
                                latent.rank};
-  runtime.kernels.kv_write->run({compressed.key, compressed.stride, cache, step.spans, 0, tokens, compressed.key});
+  runtime.kernels.kv_write->run(
+      {compressed.key, compressed.stride, cache, KvSpans(runtime, step, place), 0, tokens, compressed.key});
   const std::span<float> queries = Queries(runtime, weights, place, step, x, compressed);
   const std::span<float> mixed = runtime.workspace.Take<float>(tokens * heads * latent.rank);  // [T, q_heads * rank]
   kernels::Attention::Args args;

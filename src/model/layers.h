@@ -22,8 +22,14 @@ struct LayerPlace {
 /// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
 StepView StageStep(const Runtime& runtime, const StepTokens& step);
 
+/// Sizes of windows that layers have: the lists of pages that a step has besides its own, at most.
+int64_t Windows(const plan::Geometry& geometry);
+
 /// Scratch words of 4 bytes that StageStep takes for each token at most, pages aside.
 int64_t StagedWords(const plan::Geometry& geometry);
+
+/// The step's spans with the pages of the layer's keys and values.
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);

@@ -79,9 +79,10 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4);
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;
   const int64_t head = size.rows * (2 * hidden + shard.vocab.rows);
+  const int64_t pages = size.pages * (1 + Windows(geometry));
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
-  return 4 * (size.tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head + slots + size.pages) + 64 * 64;
+  return 4 * (size.tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head + slots + pages) + 64 * 64;
 }
 
 }  // namespace trivet::model

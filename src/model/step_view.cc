@@ -2,6 +2,7 @@
 #include "model/step_view.h"
 
 #include <cmath>
+#include <set>
 
 #include "base/staging.h"
 #include "model/layers.h"
@@ -27,6 +28,27 @@ std::vector<float> Angles(const plan::RopeTable& table, const StepTokens& step) 
   return angles;
 }
 
+// Where a list of spans and their pages stand in a block of bytes.
+struct StagedRing {
+  int64_t pages = 0;  // of a ring
+  size_t spans = 0, page_ids = 0;
+};
+
+int64_t PagesOf(const kernels::TokenSpan& span) {
+  return (span.start + span.count + cache::kPageTokens - 1) / cache::kPageTokens;
+}
+
+// The pages of all spans in the rings of their slots, one behind the other.
+std::vector<int32_t> RingPageIds(int64_t ring, std::span<const kernels::TokenSpan> spans) {
+  std::vector<int32_t> ids;
+  for (const kernels::TokenSpan& span : spans) {
+    for (int64_t page = 0; page < PagesOf(span); ++page) {
+      ids.push_back(static_cast<int32_t>(span.state_slot * ring + page % ring));
+    }
+  }
+  return ids;
+}
+
 }  // namespace
 
 StepView StageStep(const Runtime& runtime, const StepTokens& step) {
@@ -36,6 +58,11 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   std::vector<size_t> angles;
   for (const plan::RopeTable& table : runtime.geometry.ropes) {
     angles.push_back(staging.Add(std::span<const float>(Angles(table, step))));
+  }
+  std::vector<StagedRing> rings;
+  for (const int64_t ring : runtime.caches.rings()) {
+    const std::vector<int32_t> ids = RingPageIds(ring, step.spans);
+    rings.push_back({ring, staging.Add(step.spans), staging.Add(std::span(ids))});
   }
   std::byte* there = runtime.workspace.Take<std::byte>(staging.bytes()).data();
 
@@ -58,12 +85,31 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
     const int64_t first = span->pages == nullptr ? 0 : span->pages - step.pages.data();
     span->pages = reinterpret_cast<const int32_t*>(there + pages) + first;
   }
+  for (const StagedRing& ring : rings) {
+    auto* ring_spans = reinterpret_cast<kernels::TokenSpan*>(staging.data() + ring.spans);
+    const auto* ids = reinterpret_cast<const int32_t*>(there + ring.page_ids);
+    for (size_t i = 0; i < step.spans.size(); ++i) {
+      ring_spans[i].pages = ids;
+      ids += PagesOf(step.spans[i]);
+    }
+    const auto* placed = reinterpret_cast<const kernels::TokenSpan*>(there + ring.spans);
+    view.rings.push_back({ring.pages, {placed, step.spans.size()}});
+  }
   runtime.device.Upload(there, staging.data(), staging.bytes());
   return view;
 }
 
+int64_t Windows(const plan::Geometry& geometry) {
+  std::set<int64_t> windows;
+  for (const plan::LayerGeometry& layer : geometry.layers) {
+    if (layer.window > 0) windows.insert(layer.window);
+  }
+  return static_cast<int64_t>(windows.size());
+}
+
 int64_t StagedWords(const plan::Geometry& geometry) {
-  int64_t words = 1 + 1 + static_cast<int64_t>(sizeof(kernels::TokenSpan)) / 4;  // id, logits row, at most a span
+  // Id, logits row, and at most a span, once more for every ring.
+  int64_t words = 1 + 1 + (1 + Windows(geometry)) * static_cast<int64_t>(sizeof(kernels::TokenSpan)) / 4;
   for (const plan::RopeTable& rope : geometry.ropes) words += 2 * static_cast<int64_t>(rope.frequencies.size());
   return words;
 }

@@ -26,6 +26,12 @@ struct RopeAngles {
   const float* sin = nullptr;
 };
 
+/// The spans of a step with the pages of their slots' rings: position p is in page slot * pages + p / 64 % pages.
+struct RingSpans {
+  int64_t pages = 0;  // of a ring
+  std::span<const kernels::TokenSpan> spans;
+};
+
 /// The same step where kernels read it. Sizes are the host's; what pointers and spans lead to is the device's.
 struct StepView {
   int64_t tokens = 0;                         // T
@@ -34,6 +40,7 @@ struct StepView {
   std::span<const kernels::TokenSpan> spans;  // [S]
   const int32_t* logits_rows = nullptr;       // [L]
   std::vector<RopeAngles> ropes;              // by rope table of the geometry
+  std::vector<RingSpans> rings;               // by size of rings, for layers with a sliding window
   int64_t key_visits = 0;                     // pairs of a token and a key that attention without a window meets
 };
 

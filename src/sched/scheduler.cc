@@ -157,13 +157,13 @@ bool Scheduler::TakePages(Sequence* sequence) {
     known = prefixes_.Find(sequence->tokens, most / kPageTokens);
   }
   sequence->snapshot_at.clear();
-  if (limits_.recurrent && limits_.snapshots > 0) {
+  if (limits_.stateful && limits_.snapshots > 0) {
     // Where prefixes part is where the next ones will part from them; and a prompt's end is where its answer, or the
     // next turn, begins.
     sequence->snapshot_at = {static_cast<int32_t>(known.size()) * kPageTokens,
                              (sequence->length() - 1) / kPageTokens * kPageTokens};
   }
-  while (limits_.recurrent && !known.empty() && known.back()->snapshot == kNoSlot) known.pop_back();
+  while (limits_.stateful && !known.empty() && known.back()->snapshot == kNoSlot) known.pop_back();
   for (CachedPage* page : known) prefixes_.Hold(page);
   const int32_t need = all - static_cast<int32_t>(known.size());
   const int64_t reserve = GrowingSequences() + (PagesFor(sequence->max_length()) > all ? 1 : 0);
@@ -181,7 +181,7 @@ bool Scheduler::TakePages(Sequence* sequence) {
 void Scheduler::BeginAfterPrefix(Sequence* sequence, StepPlan* plan) {
   if (sequence->prefix.empty()) return;
   sequence->computed = static_cast<int32_t>(sequence->prefix.size()) * kPageTokens;
-  if (limits_.recurrent) {
+  if (limits_.stateful) {
     CachedPage* last = sequence->prefix.back();
     plan->restores.push_back({last->snapshot, sequence->state_slots.front()});
     prefixes_.UseSnapshot(last);

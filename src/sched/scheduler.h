@@ -27,7 +27,7 @@ struct SchedulerLimits {
   int32_t pages = 1;            // KV pages
   int32_t max_context = 1;      // prompt and generated tokens of one sequence
   bool prefix_cache = false;    // pages of prefixes stay known while no one needs their place
-  bool recurrent = false;       // a known prefix is of use only with a snapshot of the state at its end
+  bool stateful = false;        // slots hold what a sequence needs besides pages, so a known prefix needs a snapshot
   int32_t snapshots = 0;        // state slots for snapshots, after those of the running sequences
 };
 

@@ -4,6 +4,7 @@
 #include <prometheus/metric_family.h>
 #include <prometheus/text_serializer.h>
 
+#include <utility>
 #include <vector>
 
 namespace trivet::server {
@@ -27,6 +28,26 @@ prometheus::MetricFamily Family(const std::string& name, const Row& row, const s
   return {name, row.help, row.type, {metric}};
 }
 
+// What each rank's memory is for.
+prometheus::MetricFamily MemoryFamily(const plan::MemoryPlan& memory, const std::string& model) {
+  prometheus::MetricFamily family{"trivet_memory_bytes", "Memory that was planned for a rank.", MetricType::Gauge, {}};
+  for (size_t r = 0; r < memory.ranks.size(); ++r) {
+    const plan::RankMemory& rank = memory.ranks[r];
+    const std::pair<const char*, int64_t> parts[] = {{"weights", rank.weights},
+                                                     {"kv", rank.kv},
+                                                     {"states", rank.states},
+                                                     {"snapshots", rank.snapshots},
+                                                     {"scratch", rank.scratch}};
+    for (const auto& [part, bytes] : parts) {
+      prometheus::ClientMetric metric;
+      metric.label = {{"model_name", model}, {"rank", std::to_string(r)}, {"for", part}};
+      metric.gauge.value = static_cast<double>(bytes);
+      family.metric.push_back(metric);
+    }
+  }
+  return family;
+}
+
 }  // namespace
 
 std::string MetricsText(const engine::ServiceCounts& counts, const std::string& model) {
@@ -40,6 +61,8 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
       {"requests_waiting", "num_requests_waiting", "Sequences that wait for a place in the batch.", MetricType::Gauge,
        number(scheduler.waiting)},
       {"kv_cache_usage", "kv_cache_usage_perc", "KV pages in use, 0 to 1.", MetricType::Gauge, used},
+      {"kv_cache_tokens", nullptr, "Tokens that the KV cache holds.", MetricType::Gauge,
+       number(counts.memory.kv_tokens)},
       {"requests_total", nullptr, "Sequences accepted.", MetricType::Counter, number(counts.requests)},
       {"requests_ended_total", "request_success_total", "Sequences that came to their end.", MetricType::Counter,
        number(counts.ended)},
@@ -66,7 +89,7 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
       {"schedule_seconds_total", nullptr, "Time of choosing what steps compute.", MetricType::Counter,
        seconds(counts.times.schedule_us)},
   };
-  std::vector<prometheus::MetricFamily> families;
+  std::vector<prometheus::MetricFamily> families = {MemoryFamily(counts.memory, model)};
   for (const Row& row : rows) {
     families.push_back(Family(std::string("trivet_") + row.name, row, model));
     if (row.alias != nullptr) families.push_back(Family(std::string("vllm:") + row.alias, row, model));

@@ -42,6 +42,8 @@ TEST(Caches, SizesFollowTheShard) {
   const int64_t kv = 2 * 7 * 2 * 64 * 8, state = 3 * 60, conv = 3 * 96;
   EXPECT_EQ(caches->bytes(), (kv + 2 * state + 2 * conv) * 4);
   EXPECT_EQ(caches->values(0) - caches->keys(0), 7 * 2 * 64 * 8);
+  const CacheUnits units = UnitsOf(SmallGeometry(), SmallShard(), {7, 3});
+  EXPECT_EQ(caches->bytes(), 7 * units.page + 3 * units.slot);
 }
 
 TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {
@@ -61,7 +63,7 @@ TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {
 }
 
 TEST(Caches, AStateIsCopiedInAllLayersAndNothingElseIs) {
-  Result<Caches> caches = Caches::Make(SmallGeometry(), SmallShard(), {7, 3});
+  Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), SmallShard(), {7, 3});
   ASSERT_TRUE(caches.ok());
   for (int64_t layer = 0; layer < 2; ++layer) {
     std::fill_n(caches->state(layer) + 60, 60, 1.0F + static_cast<float>(layer));
@@ -76,6 +78,69 @@ TEST(Caches, AStateIsCopiedInAllLayersAndNothingElseIs) {
     EXPECT_TRUE(is(caches->state(layer), 60, 0) && is(caches->state(layer) + 60, 120, state));
     EXPECT_TRUE(is(caches->conv(layer), 96, 0) && is(caches->conv(layer) + 96, 192, conv));
   }
+}
+
+// Two layers with windows beside one with full attention.
+plan::Geometry WindowGeometry() {
+  plan::Geometry geometry = SmallGeometry();
+  geometry.layers.resize(4);
+  for (plan::LayerGeometry& layer : geometry.layers) layer.mixer = plan::Mixer::kAttention;
+  geometry.layers[1].window = 10;
+  geometry.layers[3].window = 100;
+  return geometry;
+}
+
+TEST(Caches, ARingHoldsAStepAndTheWindowBeforeIt) {
+  plan::LayerGeometry layer;
+  const auto ring = [&](int64_t window, int64_t chunk, int64_t context) {
+    layer.window = window;
+    return RingPages(layer, {0, 0, chunk, context});
+  };
+  for (const int64_t window : {1, 2, 63, 64, 65, 66, 100, 128, 129, 512}) {
+    for (const int64_t chunk : {1, 2, 16, 63, 64, 65, 512}) {
+      // The most pages that the positions of a step and the window before it touch, wherever they begin.
+      int64_t most = 0;
+      for (int64_t first = 0; first < kPageTokens; ++first) {
+        most = std::max(most, (first + window - 1 + chunk - 1) / kPageTokens + 1);
+      }
+      EXPECT_EQ(ring(window, chunk, 1 << 20), most) << window << ' ' << chunk;
+    }
+  }
+  EXPECT_EQ(ring(512, 512, 200), 4) << "no more than the context has";
+  EXPECT_EQ(ring(0, 512, 200), 0);
+  layer.mixer = plan::Mixer::kDeltaNet;
+  EXPECT_EQ(ring(10, 512, 200), 0);
+}
+
+TEST(Caches, LayersWithWindowsHaveRingsForSlotsInPlaceOfPages) {
+  const CacheLimits limits{1000, 3, 16, 1 << 20};
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), limits);
+  ASSERT_TRUE(caches.ok());
+  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(), limits);
+  EXPECT_EQ(units.page, 2 * 2 * 2 * 64 * 8 * 4);
+  EXPECT_EQ(units.slot, (2 + 3) * 2 * 2 * 64 * 8 * 4);
+  EXPECT_EQ(caches->bytes(), 1000 * units.page + 3 * units.slot);
+  EXPECT_EQ(caches->ring(0), 0);
+  EXPECT_EQ(caches->ring(1), 2);
+  EXPECT_EQ(caches->ring(3), 3);
+  EXPECT_EQ(caches->rings(), (std::vector<int64_t>{2, 3}));
+  EXPECT_EQ(caches->values(1) - caches->keys(1), 3 * 2 * 2 * 64 * 8);
+}
+
+TEST(Caches, ARingIsCopiedWithItsSlot) {
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), {4, 3, 16, 1 << 20});
+  ASSERT_TRUE(caches.ok());
+  const int64_t slot = 2 * 2 * 64 * 8;  // of layer 1
+  std::fill_n(caches->keys(1) + slot, slot, 1.0F);
+  std::fill_n(caches->values(1) + slot, slot, 2.0F);
+  std::fill_n(caches->keys(0), 2 * 2 * 64 * 8, 3.0F);
+  caches->CopyState(1, 0);
+  const auto is = [](const float* data, int64_t count, float value) {
+    return std::all_of(data, data + count, [value](float found) { return found == value; });
+  };
+  EXPECT_TRUE(is(caches->keys(1), 2 * slot, 1) && is(caches->keys(1) + 2 * slot, slot, 0));
+  EXPECT_TRUE(is(caches->values(1), 2 * slot, 2) && is(caches->values(1) + 2 * slot, slot, 0));
+  EXPECT_TRUE(is(caches->keys(0), 2 * 2 * 64 * 8, 3)) << "pages are no one's slot";
 }
 
 TEST(Caches, ARankMayHoldNoHeads) {

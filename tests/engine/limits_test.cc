@@ -5,9 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 #include <type_traits>
 
+#include "engine/plan_facts.h"
 #include "tests/engine/small_model.h"
 
 namespace trivet::engine {
@@ -17,10 +19,24 @@ using testing::HasSubstr;
 
 class Limits : public testing::Test {
  protected:
-  Result<sched::SchedulerLimits> Make(const EngineOptions& options) const {
-    const Result<plan::Layout> layout = plan::MakeLayout(small_.model().geometry, options.layout);
+  Result<EngineSizes> Size(const EngineOptions& options, int64_t available = int64_t{1} << 40) const {
+    const plan::Geometry& geometry = small_.model().geometry;
+    const Result<plan::Layout> layout = plan::MakeLayout(geometry, options.layout);
     CHECK(layout.ok());
-    return MakeLimits(small_.model().geometry, *layout, options);
+    const plan::LayoutCost cost = plan::PriceLayout(geometry, *layout, BytesOf(small_.model()));
+    return MakeSizes(geometry, *layout, cost, options, available);
+  }
+  Result<sched::SchedulerLimits> Make(const EngineOptions& options) const {
+    const Result<EngineSizes> sizes = Size(options);
+    if (!sizes.ok()) return sizes.error();
+    return sizes->limits;
+  }
+  // The message of a kCapacity refusal on a machine of `available` bytes.
+  std::string TooMuch(const EngineOptions& options, int64_t available) const {
+    const Result<EngineSizes> sizes = Size(options, available);
+    if (sizes.ok()) return "accepted";
+    EXPECT_EQ(sizes.error().code, Code::kCapacity);
+    return sizes.error().message;
   }
   // The message of a kUsage refusal.
   std::string Refusal(const EngineOptions& options) const {
@@ -68,6 +84,81 @@ TEST_F(Limits, TheCacheBoundsTheContext) {
   EXPECT_EQ(limits->max_context, 64);
 }
 
+TEST_F(Limits, ContextAndCacheThatContradictEachOtherAreRefused) {
+  EngineOptions options;
+  options.max_context = 200;
+  options.kv_tokens = 128;
+  EXPECT_THAT(TooMuch(options, int64_t{1} << 40),
+              HasSubstr("--kv-tokens: expected at least the 200 of --max-model-len"));
+}
+
+TEST_F(Limits, MemoryIsAddedUp) {
+  EngineOptions options;
+  options.layout.ranks = 3;
+  options.prefix_cache = true;
+  const plan::MemoryPlan memory = Size(options).value().memory;
+  ASSERT_EQ(memory.ranks.size(), 3U);
+  for (const plan::RankMemory& rank : memory.ranks) {
+    EXPECT_TRUE(rank.weights > 0 && rank.kv > 0 && rank.states > 0 && rank.scratch > 0);
+    EXPECT_EQ(rank.snapshots, rank.states) << "as many as sequences";
+  }
+  EXPECT_EQ(memory.kv_tokens, 32 * 512);
+  EXPECT_EQ(memory.context, 512);
+  EXPECT_EQ(memory.snapshots, 32);
+  EXPECT_LE(memory.total(), memory.budget);
+}
+
+// On ever larger machines: first what has to fit does not, then the cache grows with the budget and never beyond it.
+TEST_F(Limits, TheCacheTakesWhatIsLeftOfTheBudget) {
+  EngineOptions options;
+  options.prefix_cache = true;
+  options.memory_fraction = 0.5;
+  const plan::MemoryPlan whole = Size(options).value().memory;
+  const plan::RankMemory& most = whole.ranks[0];
+  EXPECT_THAT(TooMuch(options, most.weights + most.scratch), HasSubstr("memory: expected at most "));
+  const int64_t fixed = most.weights + most.scratch + most.states;
+  int64_t before = 0;
+  for (int64_t extra = most.kv / 16; extra < most.kv * 2; extra += most.kv / 3) {
+    const Result<EngineSizes> sizes = Size(options, 2 * (fixed + extra));
+    ASSERT_TRUE(sizes.ok()) << sizes.error().message;
+    EXPECT_LE(sizes->memory.total(), sizes->memory.budget);
+    EXPECT_GE(sizes->memory.kv_tokens, before);
+    EXPECT_EQ(sizes->memory.kv_tokens, int64_t{sizes->limits.pages} * sched::kPageTokens);
+    before = sizes->memory.kv_tokens;
+  }
+  EXPECT_EQ(before, whole.kv_tokens);
+}
+
+TEST_F(Limits, WhatIsPinnedFitsOrIsRefusedWithTheNumbers) {
+  EngineOptions options;
+  options.prefix_cache = true;
+  const plan::RankMemory most = Size(options).value().memory.ranks[0];
+  const int64_t machine = (most.weights + most.scratch + most.states + most.kv / 40) * 5 / 4;
+  EngineOptions pinned = options;
+  pinned.kv_tokens = 32 * 512;
+  EXPECT_THAT(TooMuch(pinned, machine), testing::AllOf(HasSubstr("--kv-tokens: expected at most "),
+                                                       HasSubstr("0.8 of "), HasSubstr("found 16384")));
+  pinned = options;
+  pinned.snapshot_slots = 4000;
+  EXPECT_THAT(TooMuch(pinned, machine), HasSubstr("--snapshot-slots: expected at most "));
+  pinned = options;
+  pinned.max_context = 512;
+  EXPECT_THAT(TooMuch(pinned, machine), HasSubstr("--max-model-len: expected at most "));
+  const Result<EngineSizes> free = Size(options, machine);
+  ASSERT_TRUE(free.ok()) << free.error().message;
+  EXPECT_LT(free->limits.max_context, 512) << "the model's context is no promise";
+}
+
+TEST_F(Limits, SnapshotsAreForPrefixesOfModelsWithStates) {
+  EXPECT_EQ(Size({}).value().limits.snapshots, 0);
+  EngineOptions options;
+  options.prefix_cache = true;
+  options.snapshot_slots = 5;
+  EXPECT_EQ(Size(options).value().limits.snapshots, 5);
+  options.snapshot_slots = 0;
+  EXPECT_EQ(Size(options).value().limits.snapshots, 0);
+}
+
 TEST_F(Limits, ValuesOutOfRangeAreRefusedByName) {
   const auto refusal = [&](auto EngineOptions::*member, int64_t value) {
     EngineOptions options;
@@ -88,6 +179,13 @@ TEST_F(Limits, ValuesOutOfRangeAreRefusedByName) {
   }
   for (const int64_t value : {int64_t{-1}, INT64_MAX}) {
     EXPECT_THAT(refusal(&EngineOptions::kv_tokens, value), HasSubstr("--kv-tokens: expected 1 to "));
+  }
+  EXPECT_THAT(refusal(&EngineOptions::prefill_budget, -1), HasSubstr("--prefill-budget: expected 0 to "));
+  EXPECT_THAT(refusal(&EngineOptions::snapshot_slots, -2), HasSubstr("--snapshot-slots: expected 0 to 4096"));
+  for (const double value : {0.0, -1.0, 1.01, std::nan("")}) {
+    EngineOptions options;
+    options.memory_fraction = value;
+    EXPECT_THAT(Refusal(options), HasSubstr("--memory-fraction: expected more than 0, at most 1, found "));
   }
 }
 

@@ -86,15 +86,15 @@ class PrefixCaching : public testing::Test {
   }
 
   // Off, cold and warm; then with prompts one at a time, so that all but the first begin with known pages.
-  void CheckColdAndWarm(int64_t ranks) const {
+  void CheckColdAndWarm(const engine::EngineOptions& options) const {
     const support::TokenSet prompts = Prompts();
     const Answers expected = Run(Start({}).get(), prompts, 20);
-    const auto engine = Start(Cached(ranks));
+    const auto engine = Start(options);
     Expect(expected, Run(engine.get(), prompts, 20), "cold");
     const int64_t cold = engine->counts().prefix_hits;
     Expect(expected, Run(engine.get(), prompts, 20), "warm");
     EXPECT_GE(engine->counts().prefix_hits - cold, 6) << "all but the two of one page";
-    const auto fresh = Start(Cached(ranks));
+    const auto fresh = Start(options);
     for (size_t i = 0; i < prompts.size(); ++i) Expect({expected[i]}, Run(fresh.get(), {prompts[i]}, 20), "in turn");
     EXPECT_GE(fresh->counts().prefix_hits, 4);
   }
@@ -104,7 +104,7 @@ class PrefixCaching : public testing::Test {
 
 class PrefixCachingAtRanks : public PrefixCaching, public testing::WithParamInterface<int64_t> {};
 
-TEST_P(PrefixCachingAtRanks, ColdAndWarm) { CheckColdAndWarm(GetParam()); }
+TEST_P(PrefixCachingAtRanks, ColdAndWarm) { CheckColdAndWarm(Cached(GetParam())); }
 
 TEST_P(PrefixCachingAtRanks, AfterEviction) {
   const support::TokenSet prompts = Prompts();
@@ -143,13 +143,46 @@ TEST_P(PrefixCachingAtRanks, NextTurn) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, PrefixCachingAtRanks, testing::Values(1, 3));
 
+// Layers whose window is far shorter than the context keep a window's keys, and compute what they compute with all.
+TEST(SlidingWindows, RingsChangeNoLogit) {
+  for (const char* family : {"gemma3", "gpt_oss"}) {
+    const engine::OpenedModel model = support::Open(CaseDir(family));
+    const support::TokenSet set = {support::RandomTokens(250, model.geometry.vocab, 3),
+                                   support::RandomTokens(190, model.geometry.vocab, 4)};
+    engine::EngineOptions whole;
+    const Result<std::vector<float>> expected = support::Logits(model, whole, set);
+    ASSERT_TRUE(expected.ok()) << expected.error().message;
+    for (const int64_t ranks : {1, 3}) {
+      for (const int64_t chunk : {1, 7, 64}) {
+        engine::EngineOptions options;
+        options.layout.ranks = ranks;
+        options.prefill_chunk = chunk;
+        const auto engine = engine::Engine::Start(model, options, {});
+        ASSERT_TRUE(engine.ok()) << engine.error().message;
+        engine::EngineOptions same = options;
+        same.prefill_chunk = 256;
+        const auto roomy = engine::Engine::Start(model, same, {});
+        EXPECT_LT((*engine)->memory().ranks[0].states, (*roomy)->memory().ranks[0].states) << "nothing is freed";
+        const Result<std::vector<float>> found = support::ScoreAll(engine->get(), set);
+        ASSERT_TRUE(found.ok());
+        EXPECT_EQ(support::FirstDifference(*expected, *found, model.geometry.vocab), "") << family << ' ' << chunk;
+      }
+    }
+  }
+}
+
 class PrefixCachingOfFamily : public PrefixCaching, public testing::WithParamInterface<const char*> {
  protected:
   PrefixCachingOfFamily() : PrefixCaching(CaseDir(GetParam())) {}
 };
 
 TEST_P(PrefixCachingOfFamily, ColdAndWarm) {
-  for (const int64_t ranks : {1, 3}) CheckColdAndWarm(ranks);
+  for (const int64_t ranks : {1, 3}) {
+    CheckColdAndWarm(Cached(ranks));
+    engine::EngineOptions chunks = Cached(ranks);
+    chunks.prefill_chunk = 40;
+    CheckColdAndWarm(chunks);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PrefixCachingOfFamily,

@@ -328,7 +328,7 @@ TEST(Scheduler, AScoredPromptIsComputedWhole) {
 
 TEST(Scheduler, StatesAreKeptAtThePromptsLastBorderAndWherePrefixesPart) {
   SchedulerLimits limits = kWide;
-  limits.prefix_cache = limits.recurrent = true;
+  limits.prefix_cache = limits.stateful = true;
   limits.snapshots = 4;
   limits.prefill_chunk = 256;
   Scheduler scheduler(limits);
@@ -360,7 +360,7 @@ TEST(Scheduler, StatesAreKeptAtThePromptsLastBorderAndWherePrefixesPart) {
 
 TEST(Scheduler, ARecurrentModelWithoutSnapshotsComputesAll) {
   SchedulerLimits limits = kWide;
-  limits.prefix_cache = limits.recurrent = true;
+  limits.prefix_cache = limits.stateful = true;
   Scheduler scheduler(limits);
   for (int64_t id = 1; id <= 2; ++id) {
     MustSubmit(&scheduler, MakeRequest(id, 100, 1));
@@ -384,7 +384,7 @@ TEST(Scheduler, KnownPagesGiveWayToSequences) {
 
 TEST(Scheduler, ASequenceCancelledUnderWayLeavesNoSnapshotBehind) {
   SchedulerLimits limits = kWide;
-  limits.prefix_cache = limits.recurrent = true;
+  limits.prefix_cache = limits.stateful = true;
   limits.snapshots = 1;
   Scheduler scheduler(limits);
   for (int64_t id = 1; id <= 2; ++id) {

@@ -43,7 +43,7 @@ std::vector<TokenId> Alone(std::vector<TokenId> tokens, int32_t max_new) {
 class FakeModel {
  public:
   explicit FakeModel(const SchedulerLimits& limits)
-      : has_states_(limits.recurrent || !limits.prefix_cache),
+      : has_states_(limits.stateful || !limits.prefix_cache),
         cells_(static_cast<size_t>(limits.pages) * kPageTokens, -1),
         slots_(static_cast<size_t>(limits.max_sequences + limits.snapshots)) {}
 
