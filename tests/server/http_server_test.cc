@@ -2,37 +2,25 @@
 // The server through its sockets, in this process and as the program.
 #include "server/http_server.h"
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <functional>
 #include <thread>
 
-#include "base/clock.h"
-#include "base/str.h"
 #include "tests/server/demo_service.h"
+#include "tests/server/serve_program.h"
 
 namespace trivet::server {
 namespace {
 
 using testing::HasSubstr;
 
-constexpr int64_t kSecond = 1000000;
-
 std::string Body(const httplib::Result& result) {
   return result ? result->body : "no answer: " + httplib::to_string(result.error());
-}
-
-// A request that runs for the whole context.
-Json Endless() {
-  Json body = OneTurn("Count from 1 to 9.");
-  body.update({{"max_tokens", 1900}, {"ignore_eos", true}, {"stream", true}});
-  return body;
 }
 
 class Http : public testing::Test {
@@ -155,73 +143,6 @@ TEST(HttpServerStart, AnAddressInUseIsRefused) {
   EXPECT_FALSE(HttpServer::Start(&demo.api(), {"127.0.0.1", 70000, ""}).ok());
 }
 
-// The program as an operator runs it.
-class ServeProgram : public testing::Test {
- protected:
-  // Starts it and waits for its line; the port is then known.
-  void Start(std::vector<std::string> arguments) {
-    int ends[2];
-    ASSERT_EQ(::pipe(ends), 0);
-    arguments.insert(arguments.begin(), {TRIVET_BINARY, "serve", "demo", "-q", "--port", "0"});
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::dup2(ends[1], STDOUT_FILENO);
-      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
-      std::vector<char*> argv;
-      for (std::string& argument : arguments) argv.push_back(argument.data());
-      argv.push_back(nullptr);
-      ::execv(argv[0], argv.data());
-      ::_exit(127);
-    }
-    ::close(ends[1]);
-    std::string line;
-    char byte = 0;
-    while (::read(ends[0], &byte, 1) == 1 && byte != '\n') line += byte;
-    ::close(ends[0]);
-    ASSERT_THAT(line, HasSubstr("http://127.0.0.1:"));
-    port_ = std::stoi(line.substr(line.rfind(':') + 1));
-  }
-  // Waits for its end; the status, or -1 after ten seconds.
-  int End() {
-    for (const int64_t until = NowUs() + 10 * kSecond; NowUs() < until;) {
-      int status = 0;
-      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
-        pid_ = -1;
-        return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return -1;
-  }
-  ~ServeProgram() override {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
-
-  // Asks, calls `once` when the answer has begun, and returns the answer.
-  std::string Ask(const Json& body, const std::function<void()>& once) {
-    httplib::Client client("127.0.0.1", port_);
-    client.set_read_timeout(60);
-    std::string text;
-    httplib::Request request;
-    request.method = "POST";
-    request.path = "/v1/chat/completions";
-    request.body = DumpJson(body);
-    request.headers = {{"Content-Type", "application/json"}};
-    request.content_receiver = [&](const char* data, size_t size, uint64_t, uint64_t) {
-      if (text.empty()) once();
-      text.append(data, size);
-      return true;
-    };
-    (void)client.send(request);
-    return text;
-  }
-
-  int pid_ = -1;
-  int port_ = 0;
-};
-
 TEST_F(ServeProgram, SigtermLetsAnswersEnd) {
   Start({"--ranks", "3"});
   Json body = Endless();
@@ -255,9 +176,7 @@ TEST_F(ServeProgram, ADeadRankIsToldAndEndsIt) {
 // Nobody asks for anything, and a rank's process is gone.
 TEST_F(ServeProgram, ADeadRankIsNoticedWhileIdle) {
   Start({"--ranks", "2", "--launch", "processes"});
-  const std::string children = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
-  const std::string child = ReadTextFile(children, 4096).value();
-  ASSERT_EQ(::kill(std::stoi(child), SIGKILL), 0);
+  ASSERT_EQ(::kill(Child(), SIGKILL), 0);
   EXPECT_EQ(End(), 9);
 }
 

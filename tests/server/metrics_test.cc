@@ -18,6 +18,8 @@ TEST(Metrics, EveryCountUnderItsNames) {
   counts.requests = 10;
   counts.prompt_tokens = 100;
   counts.generated_tokens = 200;
+  counts.memory.ranks = {{}, {1, 2, 3, 4, 5}};
+  counts.memory.kv_tokens = 640;
   counts.times.forward_us = 2500000;
   counts.scheduler.prefix_hits = 5;
   counts.scheduler.prefix_hit_tokens = 320;
@@ -33,6 +35,8 @@ TEST(Metrics, EveryCountUnderItsNames) {
         "vllm:prefix_cache_hits_total" + label + "320\n"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
+  EXPECT_THAT(text, HasSubstr("trivet_kv_cache_tokens" + label + "640\n"));
+  EXPECT_THAT(text, HasSubstr("rank=\"1\",for=\"snapshots\"} 4\n"));
 }
 
 }  // namespace
