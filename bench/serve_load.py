@@ -109,23 +109,23 @@ def streams(server, options):
     rates = {1: [], options.streams: []}
     for turn in range(options.rounds + 1):
         for count in rates:
-            prompts = [prompt_of(16, 1000 * turn + i, options.vocab) for i in range(count)]
+            prompts = [prompt_of(options.prompt_tokens, 1000 * turn + i, options.vocab) for i in range(count)]
             done, seconds = run(server, prompts, options.tokens)
             if turn > 0:  # the first one warms up
                 rates[count].append(sum(stream.tokens() for stream in done) / seconds)
-    one, many = (statistics.median(found) for found in rates.values())
-    print(f"1 stream of {options.tokens} tokens: {one:.1f} tokens/s   all rounds: "
-          + " ".join(f"{rate:.1f}" for rate in rates[1]))
-    print(f"{options.streams} streams: {many:.1f} tokens/s   ratio {many / one:.2f}   all rounds: "
-          + " ".join(f"{rate:.1f}" for rate in rates[options.streams]))
+    ratios = [many / one for one, many in zip(rates[1], rates[options.streams])]
+    for count, found in rates.items():
+        print(f"{count} streams of {options.tokens} tokens: {statistics.median(found):.1f} tokens/s   all rounds: "
+              + " ".join(f"{rate:.1f}" for rate in found))
+    print(f"ratio: median {statistics.median(ratios):.2f}   all rounds: " + " ".join(f"{r:.2f}" for r in ratios))
 
 
 def long_prompt(server, options):
     """Steps of many decoders while a long prompt is prefilled, against the median before it."""
-    steady, _ = run(server, [prompt_of(16, i, options.vocab) for i in range(options.streams)], 40)
+    steady, _ = run(server, [prompt_of(options.prompt_tokens, i, options.vocab) for i in range(options.streams)], 40)
     before = statistics.median(gap for stream in steady for gap in gaps(stream.times[2:]))
     late = (20 * before, prompt_of(options.prompt, 7, options.vocab), 1)
-    loaded, _ = run(server, [prompt_of(16, 100 + i, options.vocab) for i in range(options.streams)], options.tokens, late)
+    loaded, _ = run(server, [prompt_of(options.prompt_tokens, 100 + i, options.vocab) for i in range(options.streams)], options.tokens, late)
     begin, end = loaded[-1].times[0] - 1e9, loaded[-1].times[-1]
     during = [gap for stream in loaded[:-1] for gap in gaps([t for t in stream.times[2:] if begin <= t <= end])]
     print(f"{options.streams} decoders: median step {before * 1e3:.1f} ms; until a prompt of {options.prompt} tokens was "
@@ -158,7 +158,7 @@ def memory(server, options):
 def cost(server, options):
     """Share of a step that is not the forward pass, and the rate against the same batch without a server."""
     before = server.metrics()
-    done, seconds = run(server, [prompt_of(16, i, options.vocab) for i in range(options.streams)], options.tokens)
+    done, seconds = run(server, [prompt_of(options.prompt_tokens, i, options.vocab) for i in range(options.streams)], options.tokens)
     after = server.metrics()
     spent = {name: after[name] - before[name] for name in after}
     rest = 1 - spent["forward_seconds_total"] / seconds
@@ -174,7 +174,8 @@ def main():
     parser.add_argument("--model", default="demo")
     parser.add_argument("--streams", type=int, default=64)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--prompt-tokens", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--prompt", type=int, default=2000, help="tokens of the long prompt")
     parser.add_argument("--requests", type=int, default=10000)
     parser.add_argument("--vocab", type=int, default=1000, help="prompts are random ids below it")

@@ -45,7 +45,7 @@ void SizeFlags::Add(CLI::App* app) {
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
   app->add_option(
       "--prefill-budget", prefill_budget,
-      "prompt tokens of all sequences in a step with sequences that decode; 0: 32, or 3 for every 2 of these");
+      "prompt tokens of all sequences in a step with sequences that decode; 0: as many as these, at least 64");
   app->add_option("--memory-fraction", memory_fraction,
                   "of the memory that the machine has available, for weights, caches and scratch of all ranks");
   app->add_option("--kv-tokens", kv_tokens,

@@ -40,7 +40,7 @@ Status Validate(const SchedulerLimits& limits) {
   return {};
 }
 
-int32_t PrefillBudget(int32_t decoders) { return std::max(32, decoders * 3 / 2); }
+int32_t PrefillBudget(int32_t decoders) { return std::max(64, decoders); }
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),

@@ -35,9 +35,9 @@ struct SchedulerLimits {
 /// Errors:  kInvalid, naming the limit.
 Status Validate(const SchedulerLimits& limits);
 
-/// Prompt tokens in a step beside `decoders` sequences that decode, where no limit says otherwise: one and a half for
-/// each, so that such a step costs less than three times a step without, even where arithmetic binds and a token costs
-/// what another one does; and at least 32, which cost little where reading the weights binds.
+/// Prompt tokens in a step beside `decoders` sequences that decode, where no limit says otherwise: one for each, so
+/// that such a step costs about two and less than three times a step without, even where arithmetic binds and a token
+/// costs what another one does; and at least 64, so that a batch that begins is soon full.
 int32_t PrefillBudget(int32_t decoders);
 
 /// The token sampled from the last row of a sequence's span.

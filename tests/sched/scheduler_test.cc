@@ -134,8 +134,8 @@ TEST(Scheduler, TokenBudgetIsSharedInOrder) {
 }
 
 TEST(Scheduler, PromptsTakeLittleOfAStepWithDecoders) {
-  EXPECT_EQ(PrefillBudget(1), 32);
-  EXPECT_EQ(PrefillBudget(64), 96);
+  EXPECT_EQ(PrefillBudget(1), 64);
+  EXPECT_EQ(PrefillBudget(96), 96);
   SchedulerLimits limits = kWide;
   limits.prefill_budget = 0;
   Scheduler scheduler(limits);
@@ -144,9 +144,9 @@ TEST(Scheduler, PromptsTakeLittleOfAStepWithDecoders) {
   MustSubmit(&scheduler, MakeRequest(2, 20, 1));
   MustSubmit(&scheduler, MakeRequest(3, 200, 1));
   MustSubmit(&scheduler, MakeRequest(4, 200, 1));
-  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+20/1", "3:0+12/0"));
-  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "3:12+32/0"));
-  EXPECT_THAT(Step(&scheduler), ElementsAre("3:44+100/0", "4:0+100/0")) << "no one decodes";
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:3+1/1", "2:0+20/1", "3:0+44/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("1:4+1/1", "3:44+64/0"));
+  EXPECT_THAT(Step(&scheduler), ElementsAre("3:108+92/1", "4:0+100/0")) << "no one decodes";
 }
 
 TEST(Scheduler, AgeCounts) {
