@@ -13,16 +13,11 @@ namespace trivet {
 /// A block of arrays, each at a multiple of 64 bytes.
 class Staging {
  public:
-  /// Bytes that an array takes in a block.
-  template <class T>
-  static int64_t Bytes(std::span<T> values) {
-    return static_cast<int64_t>((values.size_bytes() + kAlignment - 1) / kAlignment * kAlignment);
-  }
   /// Adds an array; the result is the byte where it begins.
   template <class T>
   size_t Add(std::span<const T> values) {
     const size_t at = bytes_.size();
-    bytes_.resize(at + static_cast<size_t>(Bytes(values)));
+    bytes_.resize(at + (values.size_bytes() + kAlignment - 1) / kAlignment * kAlignment);
     if (!values.empty()) std::memcpy(bytes_.data() + at, values.data(), values.size_bytes());
     return at;
   }

@@ -43,6 +43,9 @@ class Communicator {
   /// Says where the values that AllReduce and GatherColumns are given live; without it, in the processor's memory.
   void UseDevice(const device::Device& device) { device_ = device; }
 
+  /// Whether AllReduce can be part of a recorded graph: what goes through the host cannot.
+  bool recordable() const { return size() == 1; }
+
   /// Replaces `values` on every rank by the sum over ranks.
   ///   int64   exact; any order gives the same integer
   ///   float   float32, ranks added in ascending order, starting with rank 0's value

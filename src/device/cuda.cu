@@ -76,6 +76,27 @@ int64_t FreeBytes() {
   return static_cast<int64_t>(free);
 }
 
+void BeginRecording() {
+  Expect(cudaStreamBeginCapture(cudaStreamPerThread, cudaStreamCaptureModeThreadLocal), "recording a graph");
+}
+
+void* EndRecording() {
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  Expect(cudaStreamEndCapture(cudaStreamPerThread, &graph), "recording a graph");
+  Expect(cudaGraphInstantiate(&executable, graph, 0), "making a graph");
+  Expect(cudaGraphDestroy(graph), "freeing a graph");
+  return executable;
+}
+
+void LaunchRecording(void* handle) {
+  Expect(cudaGraphLaunch(static_cast<cudaGraphExec_t>(handle), cudaStreamPerThread), "launching a graph");
+}
+
+void FreeRecording(void* handle) {
+  Expect(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle)), "freeing a graph");
+}
+
 Result<int64_t> FreeBytesOfAll(int64_t ranks) {
   int count = 1;
   int64_t sum = 0;

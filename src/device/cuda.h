@@ -31,6 +31,12 @@ void Zero(void* at, int64_t bytes);
 void Wait();
 int64_t FreeBytes();
 
+/// What graph.h does: begins to record the thread's stream, ends with a handle, repeats and forgets it.
+void BeginRecording();
+void* EndRecording();
+void LaunchRecording(void* handle);
+void FreeRecording(void* handle);
+
 /// The sum of FreeBytes over the devices of `ranks` ranks.  Errors: as Open.
 Result<int64_t> FreeBytesOfAll(int64_t ranks);
 

@@ -18,6 +18,10 @@ void Download(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Copy(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Zero(void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Wait() { CHECK_MSG(false, "no CUDA"); }
+void BeginRecording() { CHECK_MSG(false, "no CUDA"); }
+void* EndRecording() { CHECK_MSG(false, "no CUDA"); }
+void LaunchRecording(void*) { CHECK_MSG(false, "no CUDA"); }
+void FreeRecording(void*) { CHECK_MSG(false, "no CUDA"); }
 int64_t FreeBytes() { CHECK_MSG(false, "no CUDA"); }
 Result<int64_t> FreeBytesOfAll(int64_t) { return Open(0).error(); }
 

@@ -52,7 +52,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(device_, device::Device::Open(options_.backend, rank));
   comm_.UseDevice(device_);
   TRY_ASSIGN(kernels_, kernels::SelectKernels(TargetOf(device_), options_.kernels));
-  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard));
+  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard, StepSizeOf(limits)));
   TRY_ASSIGN(device::Buffer scratch,
              device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(limits)),
                                   "scratch memory"));

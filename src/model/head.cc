@@ -3,28 +3,30 @@
 
 namespace trivet::model {
 
-Status Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-            std::span<float> logits) {
+void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
+          std::span<float> local) {
   const int64_t hidden = runtime.geometry.hidden;
   const int64_t rows = step.rows;
-  if (rows == 0) return {};
+  if (rows == 0) return;
   const device::Workspace::Frame frame(&runtime.workspace);
   const std::span<float> picked = runtime.workspace.Take<float>(rows * hidden);
   const kernels::CopyRows::Args pick{x.data(), {1, hidden, 0}, picked.data(), {1, hidden, 0}, hidden, step.logits_rows};
   runtime.RunParallel(*runtime.kernels.copy_rows, pick, rows, rows * hidden);
   const std::span<float> h = runtime.workspace.Take<float>(rows * hidden);
   runtime.Norm(picked, weights.final_norm, h);
-  const int64_t local_rows = weights.head.n;
-  const std::span<float> local = runtime.workspace.Take<float>(rows * local_rows);  // [L, V_local], pads included
   runtime.Multiply(h, rows, weights.head, local);
   if (runtime.geometry.logit_softcap > 0) {
     runtime.MapInPlace(kernels::MapFunction::kSoftCap, static_cast<float>(runtime.geometry.logit_softcap), local);
   }
+}
+
+Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits) {
+  if (rows == 0) return {};
   // Pads of the vocabulary end here: only real columns are handed on. A replicated head is rank 0's to hand on.
   const plan::VocabShard& vocab = runtime.shard.vocab;
   const bool mine = runtime.layout.partial.vocab || runtime.comm.rank() == 0;
   runtime.ReportFlags();
-  TRY(runtime.comm.GatherColumns({local.data(), local_rows, mine ? vocab.real : 0, vocab.begin}, rows,
+  TRY(runtime.comm.GatherColumns({local.data(), vocab.rows, mine ? vocab.real : 0, vocab.begin}, rows,
                                  runtime.geometry.vocab, logits));
   if (runtime.sites != nullptr && !logits.empty())
     runtime.sites->Add("logits", record::kNoLayer, std::as_bytes(logits));

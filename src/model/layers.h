@@ -22,9 +22,6 @@ struct LayerPlace {
 /// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
 StepView StageStep(const Runtime& runtime, const StepTokens& step);
 
-/// Scratch that StageStep takes at most for a step of `size`, rounding of each array aside.  Units: bytes.
-int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size);
-
 /// The step's spans with the pages of the layer's keys and values.
 std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
 
@@ -67,10 +64,15 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
 /// Routed experts and the shared expert. Every rank routes every token and computes the experts it holds.
 void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x, const Sums& sums);
 
-/// Logits of the wanted rows, gathered on rank 0.
-///   x  [T, H] after the last block
+/// Logits of the wanted rows for the rank's share of the vocabulary.
+///   x      [T, H] after the last block
+///   local  [L, V_local], pads included
+void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
+          std::span<float> local);
+
+/// Brings the logits of all ranks together on rank 0, pads left out.
+///   local   [rows, V_local];  logits: rank 0: [rows, V]; others: empty
 /// Ranks:   collective.  Errors: kPeer.
-Status Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-            std::span<float> logits);
+Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits);
 
 }  // namespace trivet::model

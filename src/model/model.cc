@@ -11,15 +11,41 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const StepView step = StageStep(runtime_, tokens);
   const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);  // [T, H]
+  const std::span<float> local = runtime_.workspace.Take<float>(step.rows * runtime_.shard.vocab.rows);
   runtime_.comm.BeginStep();
+  const auto compute = [&] { return Compute(step, x, output.hidden, local); };
+  TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
+  return GatherLogits(runtime_, step.rows, local, output.logits);
+}
+
+// A GPU spends longer on launching the kernels of a short step than on running them.
+bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
+  return runtime_.device.backend() == Backend::kCuda && runtime_.comm.recordable() && runtime_.sites == nullptr &&
+         output.hidden.empty() && step.tokens == static_cast<int64_t>(step.spans.size());
+}
+
+Status Model::Repeat(const StepView& step, const std::function<Status()>& compute) {
+  // Decoding changes neither addresses nor sizes as long as as many sequences run.
+  Recording& recording = recordings_[{step.tokens, step.rows}];
+  if (!recording.graph.recorded()) {
+    // The first run is an ordinary one: kernels are loaded by their first launch, which cannot be recorded.
+    if (recording.runs++ == 0) return compute();
+    TRY_ASSIGN(recording.graph, device::Graph::Record(compute));
+  }
+  recording.graph.Launch();
+  return {};
+}
+
+Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local) {
   TRY(Embed(runtime_, weights_.embed, step, x));
   for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
     TRY(Block(static_cast<int64_t>(layer), step, x));
-    if (!output.hidden.empty()) {
-      runtime_.device.Download(output.hidden.data() + layer * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
+    if (!hidden.empty()) {
+      runtime_.device.Download(hidden.data() + layer * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
     }
   }
-  return Head(runtime_, weights_, step, x, output.logits);
+  Head(runtime_, weights_, step, x, local);
+  return {};
 }
 
 Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {

@@ -3,9 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <span>
+#include <utility>
 
 #include "base/result.h"
+#include "device/graph.h"
 #include "model/runtime.h"
 #include "model/step_view.h"
 #include "model/weights.h"
@@ -34,10 +38,20 @@ class Model {
   static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size);
 
  private:
+  // A step that was recorded, or how often one of its shape ran before.
+  struct Recording {
+    device::Graph graph;
+    int64_t runs = 0;
+  };
+
+  Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local);
+  bool IsRepeated(const StepView& step, const StepOutput& output) const;
+  Status Repeat(const StepView& step, const std::function<Status()>& compute);
   Status Block(int64_t layer, const StepView& step, std::span<float> x);
 
   const Runtime runtime_;
   const Weights weights_;
+  std::map<std::pair<int64_t, int64_t>, Recording> recordings_;  // by tokens and rows of logits
 };
 
 }  // namespace trivet::model

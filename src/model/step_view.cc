@@ -68,19 +68,17 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   const std::vector<int64_t> rings = runtime.caches.rings();
   std::vector<PagedSpans> paged{Paged(step)};
   for (const int64_t ring : rings) paged.push_back(Ring(step, ring));
-  std::vector<size_t> pages, spans;
-  int64_t bytes = staging.bytes();
-  for (const PagedSpans& one : paged) {
-    bytes += Staging::Bytes(std::span(one.pages)) + Staging::Bytes(std::span(one.spans));
+  std::vector<size_t> spans;
+  for (const PagedSpans& one : paged) spans.push_back(staging.Add(std::span<const kernels::TokenSpan>(one.spans)));
+  // Pages stand last, since their number grows with a sequence: steps of one shape have the rest at the same places.
+  std::byte* there = runtime.workspace.Take<std::byte>(runtime.tables.staged_bytes).data();
+  for (size_t i = 0; i < paged.size(); ++i) {
+    const auto* pages = reinterpret_cast<const int32_t*>(there + staging.Add(std::span<const int32_t>(paged[i].pages)));
+    auto* staged = reinterpret_cast<kernels::TokenSpan*>(staging.data() + spans[i]);
+    for (size_t j = 0; j < step.spans.size(); ++j) staged[j].pages = pages + paged[i].begins[j];
   }
-  std::byte* there = runtime.workspace.Take<std::byte>(bytes).data();
-  for (PagedSpans& one : paged) {
-    const auto* ids_there = reinterpret_cast<const int32_t*>(there + staging.Add(std::span<const int32_t>(one.pages)));
-    for (size_t i = 0; i < one.spans.size(); ++i) one.spans[i].pages = ids_there + one.begins[i];
-    spans.push_back(staging.Add(std::span<const kernels::TokenSpan>(one.spans)));
-  }
-  CHECK(staging.bytes() == bytes);
-  runtime.device.Upload(there, staging.data(), bytes);
+  CHECK(staging.bytes() <= runtime.tables.staged_bytes);
+  runtime.device.Upload(there, staging.data(), staging.bytes());
 
   const auto spans_at = [&](size_t i) {
     return std::span(reinterpret_cast<const kernels::TokenSpan*>(there + spans[i]), step.spans.size());
@@ -110,7 +108,9 @@ int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size) {
   int64_t words = 1 + 1;  // of a token: its id, its row of logits
   for (const plan::RopeTable& rope : geometry.ropes) words += 2 * static_cast<int64_t>(rope.frequencies.size());
   // A step has no more spans than tokens.
-  return 4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (kSpan * size.tokens + 4 * size.pages);
+  const int64_t bytes =
+      4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (kSpan * size.tokens + 4 * size.pages);
+  return bytes + 64 * (4 + static_cast<int64_t>(geometry.ropes.size() + 2 * windows.size()));  // each array rounded up
 }
 
 }  // namespace trivet::model

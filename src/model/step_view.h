@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "kernels/token_span.h"
+#include "plan/geometry.h"
 
 namespace trivet::model {
 
@@ -25,6 +26,9 @@ struct StepSize {
   int64_t rows = 1;    // L
   int64_t pages = 1;   // entries in the lists of KV pages of all sequences
 };
+
+/// Scratch that a step of `size` takes at most for what it brings to the device.  Units: bytes.
+int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size);
 
 /// Cosines and sines of every token's rotation by one rope table: [T, half] each.
 struct RopeAngles {

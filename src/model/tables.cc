@@ -7,8 +7,8 @@
 
 namespace trivet::model {
 
-Result<Tables> Tables::Make(const device::Device& device, const plan::Geometry& geometry,
-                            const plan::RankShard& shard) {
+Result<Tables> Tables::Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
+                            const StepSize& size) {
   std::vector<int32_t> slot_of(static_cast<size_t>(geometry.moe.experts), -1);
   for (size_t slot = 0; slot < shard.experts.slots.size(); ++slot) {
     const int64_t expert = shard.experts.slots[slot];
@@ -23,6 +23,7 @@ Result<Tables> Tables::Make(const device::Device& device, const plan::Geometry& 
   const size_t one = staging.Add(std::span(&kOne, 1)), flags = staging.Add(std::span(&kNoFlags, 1));
 
   Tables tables;
+  tables.staged_bytes = StagedBytes(geometry, size);
   TRY_ASSIGN(tables.memory, device::Buffer::Make(device, staging.bytes(), "tables of heads and experts"));
   std::byte* there = tables.memory.data();
   device.Upload(there, staging.data(), staging.bytes());

@@ -36,7 +36,7 @@ TEST(Head, LogitsOfTheWantedRows) {
     OneSequence sequence(kTokens);
     sequence.rows = {1, 4};
     std::vector<float> logits(static_cast<size_t>(2 * geometry.vocab));
-    ASSERT_TRUE(Head(rank.runtime(), rank.weights(), StageStep(rank.runtime(), sequence.view()), x, logits).ok());
+    ASSERT_TRUE(LogitsOf(rank, sequence.view(), x, logits).ok());
     for (size_t row = 0; row < 2; ++row) {
       const auto at = static_cast<size_t>(sequence.rows[row] * geometry.hidden);
       const std::vector<double> expected =
@@ -55,12 +55,12 @@ TEST(Head, ARankFillsItsOwnColumns) {
   const OneSequence sequence(kTokens);
   std::vector<float> whole(static_cast<size_t>(kTokens * geometry.vocab));
   const RankFixture one(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
-  ASSERT_TRUE(Head(one.runtime(), one.weights(), StageStep(one.runtime(), sequence.view()), x, whole).ok());
+  ASSERT_TRUE(LogitsOf(one, sequence.view(), x, whole).ok());
   const plan::Layout layout = MakeLayout(geometry, 2, "vocab", "pad");
   for (int64_t r = 0; r < 2; ++r) {
     const RankFixture rank(geometry, layout, {.rank = r, .tokens = kTokens, .alone = true});
     std::vector<float> logits(whole.size(), -77.0F);
-    ASSERT_TRUE(Head(rank.runtime(), rank.weights(), StageStep(rank.runtime(), sequence.view()), x, logits).ok());
+    ASSERT_TRUE(LogitsOf(rank, sequence.view(), x, logits).ok());
     const plan::VocabShard& vocab = layout.shards[static_cast<size_t>(r)].vocab;
     for (size_t i = 0; i < logits.size(); ++i) {
       const auto id = static_cast<int64_t>(i) % geometry.vocab;
@@ -75,9 +75,7 @@ TEST(Head, NoRowsAreNoWork) {
   const RankFixture rank(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
   OneSequence sequence(kTokens);
   sequence.rows.clear();
-  EXPECT_TRUE(Head(rank.runtime(), rank.weights(), StageStep(rank.runtime(), sequence.view()),
-                   Activations(kTokens, geometry.hidden), {})
-                  .ok());
+  EXPECT_TRUE(LogitsOf(rank, sequence.view(), Activations(kTokens, geometry.hidden), {}).ok());
 }
 
 }  // namespace

@@ -85,9 +85,7 @@ TEST(Model, HiddenStatesAreTheStreamAfterEveryBlock) {
   ASSERT_TRUE(model.Forward(sequence.view(), {logits, hidden}).ok());
   // The head of the last block's states gives the logits.
   RankFixture other(geometry, MakeLayout(geometry, 1), {.tokens = 4});
-  ASSERT_TRUE(Head(other.runtime(), other.weights(), StageStep(other.runtime(), sequence.view()),
-                   std::span(hidden).last(stream), again)
-                  .ok());
+  ASSERT_TRUE(LogitsOf(other, sequence.view(), std::span(hidden).last(stream), again).ok());
   EXPECT_EQ(again, logits);
   EXPECT_NE(std::vector<float>(hidden.begin(), hidden.begin() + static_cast<std::ptrdiff_t>(stream)),
             std::vector<float>(hidden.begin() + static_cast<std::ptrdiff_t>(stream), hidden.end()));

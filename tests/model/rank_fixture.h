@@ -101,7 +101,7 @@ class RankFixture {
         shard_(layout_.shards[static_cast<size_t>(options.rank)]),
         group_(std::move(comm::Group::Make({.ranks = options.alone ? 1 : layout_.ranks})).value()),
         comm_(group_.get(), options.alone ? 0 : options.rank),
-        tables_(std::move(Tables::Make(device_, geometry_, shard_)).value()),
+        tables_(std::move(Tables::Make(device_, geometry_, shard_, {options.tokens, options.tokens, 8})).value()),
         workspace_(
             std::move(device::Buffer::Make(
                           device_,
@@ -210,6 +210,15 @@ struct OneSequence {
   std::vector<int32_t> pages = {0, 1, 2, 3};
   std::vector<kernels::TokenSpan> spans;
 };
+
+/// The head's logits of `step` from the stream `x`, as far as this rank has them.
+inline Status LogitsOf(const RankFixture& rank, const StepTokens& step, std::span<const float> x,
+                       std::span<float> logits) {
+  const StepView view = StageStep(rank.runtime(), step);
+  std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
+  Head(rank.runtime(), rank.weights(), view, x, local);
+  return GatherLogits(rank.runtime(), view.rows, local, logits);
+}
 
 /// Activations [tokens, hidden], a function of their place.
 inline std::vector<float> Activations(int64_t tokens, int64_t hidden) {

@@ -13,7 +13,7 @@ TEST(Tables, SayWhatTheShardSays) {
   const plan::Layout layout = MakeLayout(geometry, 3, "experts", "whole");
   std::vector<int64_t> holders(static_cast<size_t>(geometry.moe.experts));
   for (const plan::RankShard& shard : layout.shards) {
-    const Result<Tables> tables = Tables::Make(device::Device(), geometry, shard);
+    const Result<Tables> tables = Tables::Make(device::Device(), geometry, shard, {});
     ASSERT_TRUE(tables.ok());
     for (size_t i = 0; i < shard.attention.q_to_kv.size(); ++i) {
       EXPECT_EQ(tables->q_to_kv[i], shard.attention.q_to_kv[i]);
