@@ -54,8 +54,16 @@ for model in models/demo tests/golden/cases/*; do
   echo "$name: done"
 done
 echo "$compared words of logits and tokens equal the processor's, $failed comparisons failed"
-for flags in "--sequences 1" "--sequences 8" "--sequences 16"; do
-  # shellcheck disable=SC2086  # several flags
-  "$program" bench models/demo --backend cuda --alone --rounds 3 -q $flags || failed=$((failed + 1))
+for sequences in 1 8 16; do
+  "$program" bench models/demo --backend cuda --alone --rounds 3 -q --sequences $sequences || failed=$((failed + 1))
+done
+# Geometries of real models with made-up weights.
+for geometry in "qwen3.8-27b mxfp4" "qwen3.8-27b fp8" "qwen3-30b-a3b bf16"; do
+  read -r name format <<<"$geometry"
+  for sequences in 1 8; do
+    echo "$geometry, $sequences sequences:"
+    "$program" bench "bench/geometries/$name" --dummy-weights "$format" --backend cuda --alone --rounds 1 -q \
+      --sequences $sequences --prompt-tokens 64 --tokens 33 || failed=$((failed + 1))
+  done
 done
 [ "$failed" = 0 ]

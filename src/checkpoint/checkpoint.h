@@ -28,6 +28,9 @@ class Checkpoint {
   /// Errors:  kNotFound names the missing file, kInvalid the file and its defect, kIo.
   static Result<Checkpoint> Open(const std::string& path, std::vector<std::string>* notices);
 
+  /// A checkpoint without files, whose tensors, each with a name of its own, are made up as they are read (dummy.h).
+  static Checkpoint OfTensors(std::vector<TensorInfo> tensors);
+
   /// The tensor called `name`, or null. Logarithmic in their number.
   const TensorInfo* Find(std::string_view name) const;
 
@@ -51,7 +54,7 @@ class Checkpoint {
 
   /// Path of a file.
   ///   file     TensorInfo::file
-  const std::string& FileName(int file) const { return sources_[static_cast<size_t>(file)].file.path(); }
+  const std::string& FileName(int file) const;
 
  private:
   struct Source {

@@ -62,19 +62,32 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
   return sample;
 }
 
-// A plain read of as many bytes as the weights, by as many threads: the most a decode step could reach.
+// What a decode step could reach at most: a plain read of as many bytes as the weights by as many threads, or, on a
+// GPU, a copy on the device, whose reads and writes both count.
 class ReadLoop {
  public:
-  static Result<std::unique_ptr<ReadLoop>> Make(int64_t bytes, int threads) {
-    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device::Device(), bytes / 64 * 64, "read benchmark"));
-    std::unique_ptr<ReadLoop> loop(new ReadLoop(std::move(buffer), threads));
-    std::fill(loop->words_.begin(), loop->words_.end(), 1);
+  // The most that a GPU copies here: far more than its cache holds.
+  static constexpr int64_t kCopyBytes = int64_t{2} << 30;
+
+  static Result<std::unique_ptr<ReadLoop>> Make(const device::Device& device, int64_t bytes, int threads) {
+    const bool copy = device.backend() != Backend::kCpu;
+    if (copy) bytes = std::min(bytes, kCopyBytes);
+    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device, bytes / 128 * 128, "read benchmark"));
+    std::unique_ptr<ReadLoop> loop(new ReadLoop(device, std::move(buffer), threads));
+    if (!copy) std::fill(loop->words_.begin(), loop->words_.end(), 1);
     return loop;
   }
 
   // Bytes per second of one pass.
   double Pass() {
+    device_.Wait();
     const int64_t begin = NowUs();
+    const int64_t half = buffer_.bytes() / 2;
+    if (device_.backend() != Backend::kCpu) {
+      for (int i = 0; i < 8; ++i) device_.Copy(buffer_.data() + half, buffer_.data(), half);
+      device_.Wait();
+      return 8 * static_cast<double>(buffer_.bytes()) / std::max(1e-6, static_cast<double>(NowUs() - begin) * 1e-6);
+    }
     pool_.ParallelFor(static_cast<int64_t>(words_.size()), 1 << 16, [&](int64_t from, int64_t to) {
       uint64_t sums[8] = {};
       for (int64_t i = from; i + 8 <= to; i += 8) {
@@ -86,9 +99,10 @@ class ReadLoop {
   }
 
  private:
-  ReadLoop(device::Buffer buffer, int threads)
-      : buffer_(std::move(buffer)), words_(buffer_.As<uint64_t>()), pool_(threads) {}
+  ReadLoop(const device::Device& device, device::Buffer buffer, int threads)
+      : device_(device), buffer_(std::move(buffer)), words_(buffer_.As<uint64_t>()), pool_(threads) {}
 
+  const device::Device device_;
   device::Buffer buffer_;
   std::span<uint64_t> words_;
   ThreadPool pool_;
@@ -202,7 +216,8 @@ Status Execute(BenchFlags flags) {
     weights += static_cast<double>(rank.weight_bytes);
   }
   const int threads = loaded.engine->rank_options().threads * static_cast<int>(loaded.engine->layout().ranks);
-  TRY_ASSIGN(const std::unique_ptr<ReadLoop> read, ReadLoop::Make(static_cast<int64_t>(weights), threads));
+  TRY_ASSIGN(const std::unique_ptr<ReadLoop> read,
+             ReadLoop::Make(loaded.engine->device(), static_cast<int64_t>(weights), threads));
   TRY_ASSIGN(const double read_rate, Interleave(flags, &series, read.get()));
   for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
   if (series.size() == 2) PrintRatios(flags, series[0], series[1]);
@@ -214,6 +229,7 @@ Status Execute(BenchFlags flags) {
 Run AddBench(CLI::App* app) {
   auto flags = std::make_shared<BenchFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.Add(app);
+  flags->engine.layout.AddDummy(app);
   for (const char* fixed : {"--max-model-len", "--max-num-seqs"}) app->remove_option(app->get_option(fixed));
   app->add_option("--prompt-tokens", flags->prompt, "prompt length of each sequence");
   app->add_option("--tokens", flags->tokens, "tokens to decode for each sequence");

@@ -36,7 +36,16 @@ Result<std::string> LayoutFlags::Directory() const {
 
 Result<engine::OpenedModel> LayoutFlags::Open() const {
   TRY_ASSIGN(const std::string dir, Directory());
-  return engine::OpenModel(model, dir);
+  std::optional<checkpoint::DummyFormat> format;
+  if (!dummy.empty()) {
+    TRY_ASSIGN(format, checkpoint::ParseDummyFormat(dummy));
+  }
+  return engine::OpenModel(model, dir, format);
+}
+
+void LayoutFlags::AddDummy(CLI::App* app) {
+  app->add_option("--dummy-weights", dummy,
+                  "bf16, fp8 or mxfp4: make weights up in that format; the model's config.json is enough");
 }
 
 void SizeFlags::Add(CLI::App* app) {

@@ -21,7 +21,10 @@ struct LayoutFlags {
   int64_t ranks = 1;
   int64_t pad_to = 0;
   std::vector<std::string> cuts;
+  std::string dummy;  // format of made-up weights; empty: those of the checkpoint
   void Add(CLI::App* app);
+  /// --dummy-weights, for commands that need no text.
+  void AddDummy(CLI::App* app);
   /// Errors: kUsage.
   Result<plan::LayoutOptions> Options() const;
   /// Opens the model.  Errors: those of engine::OpenModel.

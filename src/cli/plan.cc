@@ -18,6 +18,7 @@ Run AddPlan(CLI::App* app) {
   auto sizes = std::make_shared<SizeFlags>();    // shared_ptr: likewise
   auto json = std::make_shared<bool>(false);     // shared_ptr: likewise
   flags->Add(app);
+  flags->AddDummy(app);
   sizes->prefix_cache = "on";  // as `serve` has it
   sizes->Add(app);
   app->add_flag("--json", *json, "the plan as JSON");

@@ -98,6 +98,8 @@ class Engine {
   const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
   sched::SchedulerCounts counts() const { return scheduler_.counts(); }
   const record::SiteLog& sites() const { return worker_->sites(); }
+  /// Rank 0's device, of the thread that started the engine.
+  const device::Device& device() const { return worker_->device(); }
   /// The rows that rank 0 runs.
   const kernels::Kernels& kernels() const { return worker_->kernels(); }
   /// Whether a contribution saturated in a step so far.

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "base/str.h"
 #include "checkpoint/gguf.h"
 #include "checkpoint/gguf_model.h"
 #include "checkpoint/stored_weight.h"
@@ -82,7 +83,22 @@ int64_t LargestBlock(const plan::Geometry& geometry, const plan::SourceNames& na
   return block;
 }
 
-Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
+// The weights that `files` describe, made up.
+Result<checkpoint::Checkpoint> Dummy(const checkpoint::ModelFiles& files, checkpoint::DummyFormat format) {
+  TRY_ASSIGN(const plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
+  plan::SourceNames names;
+  names.prefix = "model.";
+  names.fused_experts = false;  // every product is a weight of its own
+  std::vector<checkpoint::DummyWeight> weights;
+  for (plan::SourceTensor& needed : plan::RequiredTensors(geometry, names)) {
+    const bool product = needed.kind == plan::TensorKind::kLinear;
+    weights.push_back({std::move(needed.name), std::move(needed.shape), product});
+  }
+  return checkpoint::MakeDummy(weights, format);
+}
+
+Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir,
+                              const std::optional<checkpoint::DummyFormat>& dummy) {
   std::vector<std::string> notices;
   checkpoint::ModelFiles files;
   const bool gguf = checkpoint::IsGguf(dir);
@@ -91,13 +107,22 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir) {
     TRY(plan::ReadGeometry(
         {files.text_config, files.rope}));  // a family that is not known is named before a missing file
   }
-  TRY_ASSIGN(checkpoint::Checkpoint checkpoint, checkpoint::Checkpoint::Open(dir, &notices));
+  if (gguf && dummy.has_value()) {
+    return MakeError(Code::kUsage, fmt::format("--dummy-weights: expected a directory with config.json, found \"{}\"; "
+                                               "choose one, or leave it out",
+                                               Quote(dir)));
+  }
+  TRY_ASSIGN(checkpoint::Checkpoint checkpoint,
+             dummy.has_value() ? Dummy(files, *dummy) : checkpoint::Checkpoint::Open(dir, &notices));
   if (gguf) {
     TRY_ASSIGN(files, checkpoint::BindGguf(dir, &checkpoint));
   }
   TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
   if (files.whole_norms) geometry.norm_offset = 0;
-  TRY_ASSIGN(checkpoint::QuantConfig quant, checkpoint::ReadQuantConfig(files));
+  checkpoint::QuantConfig quant;  // what is made up has its own
+  if (!dummy.has_value()) {
+    TRY_ASSIGN(quant, checkpoint::ReadQuantConfig(files));
+  }
   TRY_ASSIGN(plan::SourceNames names, plan::DetectNames(geometry, [&](const std::string& tensor) {
                return checkpoint::HasWeight(checkpoint, tensor);
              }));

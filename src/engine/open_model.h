@@ -2,12 +2,14 @@
 // Opening a MODEL argument: configuration, geometry and tensor headers, no weight bytes.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/config_file.h"
+#include "checkpoint/dummy.h"
 #include "checkpoint/quant_config.h"
 #include "plan/geometry.h"
 #include "plan/shard_map.h"
@@ -35,7 +37,11 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
 /// Reads config and headers of the model in `dir` and checks that every tensor the family needs is there in its exact
 /// shape and in a dtype that can be loaded.
 /// Errors:  those of the files; kInvalid or kNotFound names the first tensor that is wrong and how many more are.
-Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir);
+///   dummy  without a value, the checkpoint in `dir`; with one, weights are made up in that format and config.json is
+///   all
+///          that `dir` needs
+Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir,
+                              const std::optional<checkpoint::DummyFormat>& dummy = {});
 
 /// Every defect of the tensors, one sentence each; empty when the model can be loaded.
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
