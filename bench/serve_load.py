@@ -147,7 +147,7 @@ def memory(server, options):
     marks = [int(options.requests * share) for share in (0.1, 0.25, 0.5, 0.75, 1)]
     while done < options.requests:
         count = min(options.streams, options.requests - done)
-        run(server, [prompt_of(8 + i % 100, done + i, options.vocab) for i in range(count)], 2)
+        run(server, [prompt_of(8 + i % options.prompt_tokens, done + i, options.vocab) for i in range(count)], 2)
         done += count
         while marks and done >= marks[0]:
             print(f"after {done} requests: {server.memory():.1f} MB, {done / (time.monotonic() - begin):.0f} requests/s",
