@@ -11,6 +11,7 @@
 #include "cli/compare_ranks.h"
 #include "cli/generate_flags.h"
 #include "cli/plan_table.h"
+#include "engine/constraints.h"
 #include "engine/plan_facts.h"
 
 namespace trivet::cli {
@@ -184,6 +185,11 @@ Status Execute(const GenerateFlags& flags) {
   TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir));
   Session session{flags, std::move(loaded), std::move(prompts), {}};
   TRY_ASSIGN(session.base, BaseRequest(flags, session.loaded.model->files.generation_config));
+  engine::Constraints constraints(&session.prompts.tokenizer(), session.loaded.model->files.stop_tokens);
+  if (!flags.json_schema.empty()) {
+    TRY_ASSIGN(const Json schema, ReadJsonFile(flags.json_schema));
+    TRY_ASSIGN(session.base.constraint, constraints.Schema(schema, flags.json_schema));
+  }
   if (flags.show_plan) ShowPlan(session);
   engine::Generator generator(session.loaded.engine.get(), &session.prompts.tokenizer(),
                               session.loaded.model->files.stop_tokens);

@@ -71,6 +71,8 @@ void GenerateFlags::Add(CLI::App* app) {
       "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch; answers come as they end. A line's "
       "own temperature, top_k, top_p, min_p, penalties, seed, stop, max_tokens, ignore_eos, priority and logprobs win "
       "over flags");
+  app->add_option("--json-schema", json_schema,
+                  "file with a JSON schema that every answer is held to; docs/server.md lists the keywords");
   app->add_flag("--json", json, "one JSON line per answer");
   app->add_option("--max-tokens", max_tokens, "tokens to generate at most; 0 is up to the context");
   app->add_option("--temperature", temperature,

@@ -14,6 +14,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/plan_table.h"
+#include "engine/constraints.h"
 #include "engine/prompts.h"
 #include "engine/request_options.h"
 #include "engine/service.h"
@@ -73,8 +74,10 @@ class SignalWatch {
   std::thread thread_;
 };
 
-Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts) {
+Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts,
+                                   engine::Constraints* constraints) {
   server::ServedModel served;
+  served.constraints = constraints;
   served.name = flags.name.empty() ? loaded.model->name : flags.name;
   served.prompts = &prompts;
   TRY_ASSIGN(served.defaults.sampling, engine::DefaultSampling(loaded.model->files.generation_config));
@@ -99,7 +102,8 @@ Status Execute(const ServeFlags& flags) {
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
   HoldSignals();
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, ObeySignals));
-  TRY_ASSIGN(server::ServedModel served, Served(flags, loaded, prompts));
+  engine::Constraints constraints(&prompts.tokenizer(), loaded.model->files.stop_tokens);
+  TRY_ASSIGN(server::ServedModel served, Served(flags, loaded, prompts, &constraints));
   engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens);
   server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
   TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));

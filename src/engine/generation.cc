@@ -25,7 +25,9 @@ const char* FinishReasonName(FinishReason reason) {
 
 Result<int64_t> Generator::Submit(GenerationRequest request) {
   TRY(sampling::Validate(request.sampling));
-  TRY_ASSIGN(sampling::StopMatcher stop, sampling::StopMatcher::Make(request.stop));
+  using Cut = sampling::StopMatcher::Cut;
+  TRY_ASSIGN(sampling::StopMatcher stop,
+             sampling::StopMatcher::Make(request.stop, request.include_stop ? Cut::kAfter : Cut::kBefore));
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   const int64_t context = engine_->limits().max_context;
   const int64_t room = context - prompt;
@@ -44,8 +46,10 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
   if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
   TRY(engine_->Submit(std::move(sequence)));
+  text::StreamingDetokenizer detokenizer(tokenizer_, !request.special_tokens);
   auto active = std::unique_ptr<Active>(
-      new Active{std::move(request), {}, {}, text::StreamingDetokenizer(tokenizer_, true), std::move(stop)});
+      new Active{std::move(request), {}, {}, std::move(detokenizer), std::move(stop), std::nullopt});
+  if (active->request.constraint != nullptr) active->matcher.emplace(active->request.constraint);
   active->generation.index = submitted_;
   active->generation.prompt = active->request.prompt;
   active->history.AddPrompt(active->request.prompt);
@@ -74,6 +78,35 @@ void Generator::ScorePrompt(Active* active, const sched::Span& span, std::span<c
   }
 }
 
+bool Generator::Ends(const Active& active, TokenId token) const {
+  const std::vector<TokenId>& more = active.request.stop_tokens;
+  if (std::find(more.begin(), more.end(), token) != more.end()) return true;
+  return !active.request.ignore_eos && std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
+}
+
+// The tokens that may come next; empty when all may.
+grammar::TokenMask Generator::Allowed(Active* active) const {
+  const GenerationRequest& request = active->request;
+  const bool early = static_cast<int64_t>(active->generation.tokens.size()) < request.min_tokens;
+  if (!active->matcher && !early) return {};
+  const auto words = (static_cast<size_t>(engine_->model().geometry.vocab) + 63) / 64;
+  grammar::TokenMask mask(words, active->matcher ? 0 : ~uint64_t{0});
+  if (active->matcher) {
+    const grammar::TokenMask& texts = active->matcher->Allowed();
+    std::copy_n(texts.begin(), std::min(words, texts.size()), mask.begin());
+  }
+  const bool may_end = !early && active->matcher->CanEnd();
+  const auto set = [&](int64_t token) {
+    if (token < 0 || static_cast<size_t>(token) / 64 >= words) return;
+    uint64_t& word = mask[static_cast<size_t>(token) / 64];
+    const uint64_t bit = uint64_t{1} << token % 64;
+    word = may_end ? word | bit : word & ~bit;
+  };
+  for (const TokenId token : request.stop_tokens) set(token);
+  if (!request.ignore_eos) std::for_each(end_tokens_.begin(), end_tokens_.end(), set);
+  return mask;
+}
+
 // The next token; one that cannot be sampled ends the request with its error, and the token means nothing.
 TokenId Generator::Take(Active* active, std::span<const float> logits) {
   Generation& generation = active->generation;
@@ -82,7 +115,7 @@ TokenId Generator::Take(Active* active, std::span<const float> logits) {
   if (!active->request.logprobs) params.logprobs = -1;
   // Seed, choice and position alone: a text does not depend on its place in a batch.
   Result<sampling::SampleResult> result =
-      sampling::Sample(logits, params, active->history, active->request.choice, position);
+      sampling::Sample(logits, params, active->history, active->request.choice, position, Allowed(active));
   if (!result.ok()) {
     generation.finish = FinishReason::kError;
     generation.error = result.error();
@@ -98,15 +131,19 @@ TokenId Generator::Take(Active* active, std::span<const float> logits) {
 // The text that a token makes certain; sets why the text ends with it, if it does.
 std::string Generator::TextOf(Active* active, TokenId token) {
   Generation& generation = active->generation;
+  const GenerationRequest& request = active->request;
+  const auto count = static_cast<int64_t>(generation.tokens.size());
   std::string piece;
-  const bool end = std::find(end_tokens_.begin(), end_tokens_.end(), token) != end_tokens_.end();
-  if (end && !active->request.ignore_eos) {
+  if (Ends(*active, token)) {
     generation.finish = FinishReason::kStop;
+    if (request.include_stop) piece = active->stop.Push(active->detokenizer.Push(token));
   } else {
-    piece = active->stop.Push(active->detokenizer.Push(token));
-    if (active->stop.matched()) {
+    piece = active->detokenizer.Push(token);
+    if (count >= request.min_tokens) piece = active->stop.Push(piece);
+    if (active->matcher) active->matcher->Accept(token);
+    if (active->stop.matched() || (active->matcher && active->matcher->MustEnd())) {
       generation.finish = FinishReason::kStop;
-    } else if (static_cast<int64_t>(generation.tokens.size()) >= *active->request.max_tokens) {
+    } else if (count >= *request.max_tokens) {
       generation.finish = FinishReason::kLength;
     }
   }

@@ -12,6 +12,7 @@
 
 #include "base/result.h"
 #include "engine/engine.h"
+#include "grammar/constraint.h"
 #include "sampling/sampler.h"
 #include "sampling/stop.h"
 #include "text/detokenizer.h"
@@ -25,9 +26,14 @@ struct GenerationRequest {
   std::optional<int64_t> max_tokens;  // none: as many as the context holds; 0: the prompt is computed and no more
   sampling::SamplingParams sampling;
   int32_t priority = 0;  // smaller is served first
-  uint64_t choice = 0;   // tells answers to one prompt with one seed apart
+  uint64_t choice = 0;                              // tells answers to one prompt with one seed apart
+  std::shared_ptr<grammar::Constraint> constraint;  // what the text is held to, or null; shared_ptr: see constraints.h
+  int64_t min_tokens = 0;                           // before these no end token and no stop string ends the text
+  std::vector<TokenId> stop_tokens;                 // end the text as end tokens do, and whatever ignore_eos says
   std::vector<std::string> stop;
-  bool ignore_eos = false;
+  bool include_stop = false;     // stop string and stop token belong to the text
+  bool special_tokens = false;   // special tokens are written in the text
+  bool ignore_eos = false;       // end tokens do not end the text
   bool logprobs = false;         // keep log-probabilities of the sampled tokens
   bool prompt_logprobs = false;  // and of the prompt's tokens
 };
@@ -87,7 +93,10 @@ class Generator {
     sampling::TokenHistory history;
     text::StreamingDetokenizer detokenizer;
     sampling::StopMatcher stop;
+    std::optional<grammar::Matcher> matcher;  // of the constraint
   };
+  bool Ends(const Active& active, TokenId token) const;
+  grammar::TokenMask Allowed(Active* active) const;
   void ScorePrompt(Active* active, const sched::Span& span, std::span<const float> logits) const;
   TokenId Take(Active* active, std::span<const float> logits);
   std::string TextOf(Active* active, TokenId token);

@@ -126,10 +126,13 @@ Error OutsideVocabulary(const char* what, TokenId token, size_t size) {
                                                what, size, token));
 }
 
-// Bias and penalties.
+// Mask, bias and penalties.
 Result<std::vector<float>> Process(std::span<const float> logits, const SamplingParams& params,
-                                   const TokenHistory& history) {
+                                   const TokenHistory& history, std::span<const uint64_t> allowed) {
   std::vector<float> out(logits.begin(), logits.end());
+  for (size_t i = 0; i < out.size() && !allowed.empty(); ++i) {
+    if (i / 64 >= allowed.size() || (allowed[i / 64] >> i % 64 & 1) == 0) out[i] = kForbidden;
+  }
   const auto outside = [&](TokenId token) { return token < 0 || static_cast<size_t>(token) >= out.size(); };
   for (const auto& [token, bias] : params.logit_bias) {
     if (outside(token)) return OutsideVocabulary("logit_bias", token, out.size());
@@ -228,10 +231,10 @@ SampleResult Logprobs(std::span<const float> logits, TokenId token, int count) {
 }
 
 Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
-                            uint64_t request, int64_t position) {
+                            uint64_t request, int64_t position, std::span<const uint64_t> allowed) {
   TRY(Validate(params));
   TRY(CheckLogits(logits));
-  TRY_ASSIGN(const std::vector<float> processed, Process(logits, params, history));
+  TRY_ASSIGN(const std::vector<float> processed, Process(logits, params, history, allowed));
   const TokenId greatest = processed.empty() ? TokenId{0} : Greatest(processed);
   const float best = processed.empty() ? kForbidden : processed[static_cast<size_t>(greatest)];
   if (best == kForbidden) {

@@ -2,7 +2,7 @@
 // From one row of logits to one token, with its log-probability. A pure function of its arguments: every sum has a
 // fixed order, ties go to the lower id, and the random number is keyed by what it is for.
 //
-// Order: logit bias, repetition penalty, frequency and presence penalty, temperature, min-p, top-k, top-p, draw.
+// Order: mask, logit bias, repetition penalty, frequency and presence penalty, temperature, min-p, top-k, top-p, draw.
 #pragma once
 
 #include <cstdint>
@@ -71,9 +71,10 @@ SampleResult Logprobs(std::span<const float> logits, TokenId token, int count);
 ///   history  looked at only when a penalty is on
 ///   request  tells requests of one seed apart
 ///   position of the token to be sampled, in [0, 2^32)
+///   allowed  a bit for each token, the lowest first; those without one are forbidden. Empty: all are allowed.
 /// Errors:  kInvalid for parameters out of range, a NaN or +infinity among the logits, a token id outside V, and when
 ///          every token is forbidden.
 Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams& params, const TokenHistory& history,
-                            uint64_t request, int64_t position);
+                            uint64_t request, int64_t position, std::span<const uint64_t> allowed = {});
 
 }  // namespace trivet::sampling

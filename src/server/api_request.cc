@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "engine/request_options.h"
+#include "server/answer_form.h"
 #include "server/messages.h"
 
 namespace trivet::server {
@@ -26,11 +27,7 @@ struct Refused {
   Json neutral;
 };
 std::vector<Refused> RefusedFields() {
-  return {{"min_tokens", 0},
-          {"stop_token_ids", Json::array()},
-          {"include_stop_str_in_output", false},
-          {"skip_special_tokens", true},
-          {"continue_final_message", false},
+  return {{"continue_final_message", false},
           {"use_beam_search", false},
           {"bad_words", Json::array()},
           {"suffix", ""},
@@ -40,11 +37,7 @@ std::vector<Refused> RefusedFields() {
           {"functions", Json::array()},
           {"function_call", Json()},
           {"audio", Json()},
-          {"guided_json", Json()},
-          {"guided_regex", Json()},
-          {"guided_choice", Json()},
-          {"guided_grammar", Json()},
-          {"structured_outputs", Json()}};
+          {"guided_grammar", Json()}};
 }
 
 bool Given(const Json& body, std::string_view key) {
@@ -56,14 +49,6 @@ ApiStatus CheckSupported(const Json& body) {
   for (const auto& [key, neutral] : RefusedFields()) {
     if (!Given(body, key) || body[key] == neutral) continue;
     return WrongField(key, "none, which this server does not support", body[key], "leave it out");
-  }
-  if (Given(body, "response_format")) {
-    const Json& format = body["response_format"];
-    const Json* type = Find(format, "type");
-    if (type == nullptr || *type != "text") {
-      return WrongField("response_format", "{\"type\": \"text\"}, the only format this server has", format,
-                        "leave it out");
-    }
   }
   return {};
 }
@@ -120,6 +105,22 @@ ApiStatus ReadStreaming(const Json& body, ApiRequest* request) {
   return {};
 }
 
+// When a text ends, and what of its end belongs to it.
+ApiStatus ReadEnds(const ServedModel& served, const Json& body, engine::GenerationRequest* request) {
+  TRY(ReadInt(body, "min_tokens", {0, INT32_MAX}, &request->min_tokens));
+  if (request->min_tokens > request->max_tokens.value_or(INT32_MAX)) {
+    return WrongField("min_tokens", fmt::format("at most max_tokens, {}", *request->max_tokens), request->min_tokens);
+  }
+  if (Given(body, "stop_token_ids")) {
+    TRY(ReadTokenIds(body["stop_token_ids"], "stop_token_ids", served.vocab, &request->stop_tokens));
+  }
+  TRY(ReadBool(body, "include_stop_str_in_output", &request->include_stop));
+  bool skip_special = true;
+  TRY(ReadBool(body, "skip_special_tokens", &skip_special));
+  request->special_tokens = !skip_special;
+  return {};
+}
+
 // Some clients write integers as 1.0.
 Json WithIntegers(Json body) {
   for (auto& [key, value] : body.items()) {
@@ -143,6 +144,8 @@ ApiStatus ReadShared(const ServedModel& served, const Json& body, ApiRequest* re
   }
   TRY(ReadInt(body, "n", {1, 128}, &request->choices));
   TRY(ReadStreaming(body, request));
+  TRY(ReadEnds(served, body, &request->base));
+  TRY(ReadAnswerForm(body, served.constraints, &request->base.constraint));
   return ReadLogitBias(body, served.vocab, &request->base.sampling.logit_bias);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/ids.h"
 #include "base/json.h"
+#include "engine/constraints.h"
 #include "engine/generation.h"
 #include "engine/prompts.h"
 #include "server/api_error.h"
@@ -18,6 +19,7 @@ namespace trivet::server {
 struct ServedModel {
   std::string name;
   const engine::Prompts* prompts = nullptr;
+  engine::Constraints* constraints = nullptr;
   engine::GenerationRequest defaults;  // sampling of requests that say nothing
   std::vector<int64_t> end_tokens;
   int64_t max_context = 0;  // tokens

@@ -6,6 +6,7 @@
 
 #include <limits>
 
+#include "engine/constraints.h"
 #include "engine/prompts.h"
 #include "engine/scoring.h"
 #include "tests/support/model_runs.h"
@@ -93,6 +94,82 @@ TEST_F(Generating, IgnoringTheEndGoesOnToTheLimit) {
   const std::vector<Generation> ended = Generate({request});
   EXPECT_EQ(ended[0].tokens.size(), 60U);
   EXPECT_EQ(ended[0].finish, FinishReason::kLength);
+}
+
+TEST_F(Generating, EndsOfARequestsOwn) {
+  GenerationRequest request = Asking(kQuestion);
+  const std::vector<TokenId> plain = Generate({request})[0].tokens;
+  request.stop_tokens = {plain[4]};
+  request.ignore_eos = true;
+  std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(ended[0].tokens.size(), 5U);
+  EXPECT_EQ(ended[0].finish, FinishReason::kStop);
+  EXPECT_EQ(ended[0].text, prompts_.tokenizer().Decode(std::span(plain).first(4), true));
+  request.include_stop = true;
+  EXPECT_EQ(Generate({request})[0].text, prompts_.tokenizer().Decode(std::span(plain).first(5), true));
+  request = Asking(kQuestion);
+  request.stop = {"85"};
+  request.include_stop = true;
+  EXPECT_EQ(Generate({request})[0].text, "90 + 85");
+}
+
+TEST_F(Generating, NothingEndsBeforeTheLeastLength) {
+  GenerationRequest request = Asking(kQuestion);
+  const auto usual = static_cast<int64_t>(Generate({request})[0].tokens.size());
+  request.min_tokens = usual + 10;
+  request.max_tokens = usual + 20;
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_GE(static_cast<int64_t>(ended[0].tokens.size()), usual + 10);
+  EXPECT_EQ(ended[0].text.find(kAnswer), 0U);
+  request.min_tokens = 20;
+  request.stop = {"+", "####"};
+  EXPECT_EQ(Generate({request})[0].text, "90 + 85 = 175. There are 175 shells. ");
+}
+
+TEST_F(Generating, SpecialTokensAreTextOnRequest) {
+  GenerationRequest request = Asking(kQuestion);
+  request.ignore_eos = true;
+  request.max_tokens = 60;
+  EXPECT_EQ(Generate({request})[0].text.find("<|im_end|>"), std::string::npos);
+  request.special_tokens = true;
+  EXPECT_EQ(Generate({request})[0].text.find(std::string(kAnswer) + "<|im_end|>"), 0U);
+}
+
+TEST_F(Generating, ConstraintsHoldWhateverElseIsAsked) {
+  Constraints constraints(&prompts_.tokenizer(), model_.files.stop_tokens);
+  const Json schema = Json::parse(R"({"type": "object", "required": ["n", "t"], "properties": {
+      "n": {"type": "integer", "minimum": 1, "maximum": 99}, "t": {"type": "string", "maxLength": 12}}})");
+  std::vector<GenerationRequest> requests;
+  for (uint64_t i = 0; i < 8; ++i) {
+    requests.push_back(Asking(kQuestion));
+    requests.back().constraint = constraints.Schema(schema, "schema").value();
+    requests.back().sampling.temperature = static_cast<double>(i % 4) * 0.8;
+    requests.back().sampling.seed = i;
+    requests.back().ignore_eos = i % 2 == 0;
+    requests.back().min_tokens = i % 3 == 0 ? 200 : 0;
+    requests.back().logprobs = i % 2 == 1;
+  }
+  const std::vector<Generation> together = Generate(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(together[i].finish, FinishReason::kStop);
+    const Result<Json> value = ParseJson(together[i].text, "answer");
+    ASSERT_TRUE(value.ok()) << together[i].text;
+    EXPECT_GE((*value)["n"], 1);
+    EXPECT_TRUE((*value)["t"].is_string());
+    EXPECT_EQ(Generate({requests[i]})[0].tokens, together[i].tokens);
+  }
+}
+
+TEST_F(Generating, AConstraintThatMayEndLetsTheModelEnd) {
+  Constraints constraints(&prompts_.tokenizer(), model_.files.stop_tokens);
+  GenerationRequest request = Asking(kQuestion);
+  request.constraint = constraints.Pattern("[0-9+ =.a-zA-Z#]*", "pattern").value();
+  const std::vector<Generation> ended = Generate({request});
+  EXPECT_EQ(ended[0].text, kAnswer);
+  EXPECT_EQ(ended[0].tokens.back(), 2);
+  request.constraint = constraints.Choice({"yes", "no", "noon"}, "choice").value();
+  const std::string chosen = Generate({request})[0].text;
+  EXPECT_TRUE(chosen == "yes" || chosen == "no" || chosen == "noon") << chosen;
 }
 
 TEST_F(Generating, WithoutALimitTheContextIsTheLimit) {

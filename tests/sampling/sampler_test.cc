@@ -197,6 +197,22 @@ bool Wins(std::vector<float> logits, SamplingParams params, const TokenHistory& 
   return MustSample(logits, params, 0, history).token + 1 != static_cast<TokenId>(logits.size());
 }
 
+TEST(Sample, AMaskForbidsWhatItLacks) {
+  std::vector<float> logits(130);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = static_cast<float>(i % 70);
+  const auto token = [&](std::vector<uint64_t> mask) { return Sample(logits, Greedy(), {}, 0, 0, mask)->token; };
+  EXPECT_EQ(token({}), 69);
+  EXPECT_EQ(token({0b1011, 0}), 3);
+  EXPECT_EQ(token({1, 1, 2}), 64);
+  EXPECT_EQ(token({1}), 0);  // what it does not reach is forbidden
+  EXPECT_FALSE(Sample(logits, Greedy(), {}, 0, 0, std::vector<uint64_t>{0, 0, 0}).ok());
+  // Log-probabilities stay those of the raw logits.
+  SamplingParams params = Greedy();
+  params.logprobs = 1;
+  const SampleResult result = *Sample(logits, params, {}, 0, 0, std::vector<uint64_t>{1});
+  EXPECT_EQ(result.top[0].first, 69);
+}
+
 TEST(Sample, PenaltiesByHand) {
   TokenHistory history;
   history.AddPrompt(std::vector<TokenId>{0, 1});

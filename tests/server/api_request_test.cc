@@ -39,7 +39,8 @@ TEST_F(Reading, AChatWithEverything) {
       "frequency_penalty": -1, "repetition_penalty": 1.5, "logit_bias": {"5": -100, "6": 1.5}, "logprobs": true,
       "top_logprobs": 2, "priority": -2, "stream": true, "stream_options": {"include_usage": true}, "ignore_eos": true,
       "user": "me", "metadata": {"a": "b"}, "unknown": [1], "response_format": {"type": "text"},
-      "tool_choice": "auto", "tools": [], "suffix": null, "min_tokens": 0})",
+      "tool_choice": "auto", "tools": [], "suffix": null, "min_tokens": 2,
+      "stop_token_ids": [9], "include_stop_str_in_output": true, "skip_special_tokens": false})",
                         "body")
                   .value());
   ApiRequest request;
@@ -48,6 +49,10 @@ TEST_F(Reading, AChatWithEverything) {
   EXPECT_TRUE(request.chat && request.stream && request.include_usage && request.base.ignore_eos);
   EXPECT_EQ(request.base.max_tokens, 7);
   EXPECT_EQ(request.base.priority, -2);
+  EXPECT_EQ(request.base.min_tokens, 2);
+  EXPECT_EQ(request.base.stop_tokens, std::vector<TokenId>{9});
+  EXPECT_TRUE(request.base.include_stop && request.base.special_tokens);
+  EXPECT_EQ(request.base.constraint, nullptr);
   EXPECT_EQ(request.base.stop, (std::vector<std::string>{"a", "b"}));
   EXPECT_TRUE(request.base.logprobs);
   const sampling::SamplingParams& sampling = request.base.sampling;
@@ -97,6 +102,13 @@ TEST_F(Reading, WrongFieldsAreNamed) {
                                                 {"logit_bias", {{"99999999", 1}}},
                                                 {"logit_bias", {{"1", 101}}},
                                                 {"ignore_eos", 1},
+                                                {"min_tokens", -1},
+                                                {"stop_token_ids", 3},
+                                                {"stop_token_ids", {1 << 30}},
+                                                {"include_stop_str_in_output", "yes"},
+                                                {"skip_special_tokens", 0},
+                                                {"response_format", "json_object"},
+                                                {"guided_regex", "("},
                                                 {"chat_template_kwargs", 3}};
   for (const auto& [key, value] : wrong) {
     const ApiError error = ChatRefusal(key, value);
@@ -107,10 +119,9 @@ TEST_F(Reading, WrongFieldsAreNamed) {
 }
 
 TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatRefusal("response_format", {{"type", "json_object"}}).param, "response_format");
   EXPECT_EQ(ChatRefusal("tool_choice", "required").param, "tool_choice");
-  EXPECT_EQ(ChatRefusal("min_tokens", 4).param, "min_tokens");
-  EXPECT_EQ(ChatRefusal("guided_regex", "a+").param, "guided_regex");
+  EXPECT_EQ(ChatRefusal("guided_grammar", "a").param, "guided_grammar");
+  EXPECT_EQ(ChatRefusal("bad_words", {"a"}).param, "bad_words");
   EXPECT_EQ(CompletionRefusal("suffix", "x").param, "suffix");
   EXPECT_EQ(CompletionRefusal("best_of", 2).param, "best_of");
   // The demo's template shows no tools, and a model that does not see them could only ignore them.

@@ -22,6 +22,7 @@ class DemoModel {
   DemoModel() {
     served_.name = "demo";
     served_.prompts = &prompts_;
+    served_.constraints = &constraints_;
     served_.defaults.sampling.temperature = 0;
     served_.end_tokens = model_.files.stop_tokens;
     served_.max_context = model_.geometry.max_positions;
@@ -34,6 +35,7 @@ class DemoModel {
  private:
   const engine::OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
   const engine::Prompts prompts_ = engine::Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  engine::Constraints constraints_{&prompts_.tokenizer(), model_.files.stop_tokens};
   ServedModel served_;
 };
 

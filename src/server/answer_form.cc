@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "server/answer_form.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trivet::server {
+namespace {
+
+const Json kAbsent;
+
+const Json& Get(const Json& object, std::string_view key) {
+  const Json* found = Find(object, key);
+  return found == nullptr ? kAbsent : *found;
+}
+
+// One way of asking: what for, and the field that does.
+struct Asked {
+  std::string kind;  // "object", "json", "regex" or "choice"
+  Json value;
+  std::string param;
+};
+
+ApiStatus ReadResponseFormat(const Json& format, std::vector<Asked>* asked) {
+  const Json& type = Get(format, "type");
+  if (format.is_null() || type == "text") return {};
+  if (type == "json_object") {
+    asked->push_back({"object", {}, "response_format"});
+    return {};
+  }
+  if (type != "json_schema") {
+    return WrongField("response_format", "type text, json_object or json_schema", format);
+  }
+  const Json& schema = Get(Get(format, "json_schema"), "schema");
+  if (schema.is_null()) return WrongField("response_format", "\"json_schema\" with a \"schema\"", format);
+  asked->push_back({"json", schema, "response_format"});
+  return {};
+}
+
+Result<engine::ConstraintPtr> Make(const Asked& asked, engine::Constraints* constraints) {
+  if (asked.kind == "object") return constraints->JsonObject();
+  if (asked.kind == "json") return constraints->Schema(asked.value, asked.param);
+  if (asked.kind == "regex" && asked.value.is_string()) {
+    return constraints->Pattern(asked.value.get<std::string>(), asked.param);
+  }
+  std::vector<std::string> texts;
+  for (const Json& text : asked.value) {
+    if (asked.kind == "choice" && text.is_string()) texts.push_back(text.get<std::string>());
+  }
+  if (asked.kind == "choice" && asked.value.is_array() && texts.size() == asked.value.size()) {
+    return constraints->Choice(texts, asked.param);
+  }
+  return MakeError(Code::kInvalid, asked.param + ": expected " +
+                                       (asked.kind == "regex" ? "a text" : "a list of texts") +
+                                       ", found something else; correct it");
+}
+
+}  // namespace
+
+ApiStatus ReadAnswerForm(const Json& body, engine::Constraints* constraints, engine::ConstraintPtr* constraint) {
+  std::vector<Asked> asked;
+  TRY(ReadResponseFormat(Get(body, "response_format"), &asked));
+  for (const char* kind : {"json", "regex", "choice"}) {
+    const std::string param = std::string("guided_") + kind;
+    if (const Json& value = Get(body, param); !value.is_null()) asked.push_back({kind, value, param});
+  }
+  if (const Json& structured = Get(body, "structured_outputs"); !structured.is_null()) {
+    if (!structured.is_object()) return WrongField("structured_outputs", "an object", structured);
+    for (const auto& [key, value] : structured.items()) {
+      if (value.is_null() || value == false) continue;
+      const std::string kind = key == "json_object" ? "object" : key;
+      if (kind != "object" && kind != "json" && kind != "regex" && kind != "choice") {
+        return WrongField("structured_outputs." + key, "json, json_object, regex or choice", value, "leave it out");
+      }
+      asked.push_back({kind, value, "structured_outputs"});
+    }
+  }
+  if (asked.empty()) return {};
+  if (asked.size() > 1) {
+    return WrongField(asked[1].param, "one way of asking for a form, not " + asked[0].param + " as well",
+                      Get(body, asked[1].param), "leave one out");
+  }
+  // vLLM takes a schema as text too.
+  if (asked[0].kind == "json" && asked[0].value.is_string()) {
+    Result<Json> parsed = ParseJson(asked[0].value.get<std::string>(), asked[0].param);
+    if (!parsed.ok()) return FromError(parsed.error(), asked[0].param);
+    asked[0].value = std::move(parsed).value();
+  }
+  Result<engine::ConstraintPtr> made = Make(asked[0], constraints);
+  if (!made.ok()) return FromError(made.error(), asked[0].param);
+  *constraint = std::move(made).value();
+  return {};
+}
+
+}  // namespace trivet::server
