@@ -25,7 +25,7 @@ struct GenerationRequest {
   std::vector<TokenId> prompt;
   std::optional<int64_t> max_tokens;  // none: as many as the context holds; 0: the prompt is computed and no more
   sampling::SamplingParams sampling;
-  int32_t priority = 0;  // smaller is served first
+  int32_t priority = 0;                             // smaller is served first
   uint64_t choice = 0;                              // tells answers to one prompt with one seed apart
   std::shared_ptr<grammar::Constraint> constraint;  // what the text is held to, or null; shared_ptr: see constraints.h
   int64_t min_tokens = 0;                           // before these no end token and no stop string ends the text
