@@ -84,6 +84,7 @@ Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded
   served.end_tokens = loaded.model->files.stop_tokens;
   served.max_context = loaded.engine->limits().max_context;
   served.vocab = loaded.model->geometry.vocab;
+  served.tool_style = engine::ToolStyleOf(prompts);
   return served;
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/str.h"
+#include "engine/forced_calls.h"
 #include "engine/request_options.h"
 #include "server/answer_form.h"
 #include "server/messages.h"
@@ -170,10 +171,9 @@ ApiStatus CheckLengths(const ServedModel& served, const ApiRequest& request, con
 }
 
 // The conversation as the template gets it.
-ApiStatus ReadConversation(const ServedModel& served, const Json& body, Json* conversation) {
-  Json messages, tools;
+ApiStatus ReadConversation(const ServedModel& served, const Json& body, const Json& tools, Json* conversation) {
+  Json messages;
   TRY(ReadMessages(body, &messages));
-  TRY(ReadTools(body, &tools));
   Json kwargs = Json::object();
   if (Given(body, "chat_template_kwargs")) {
     kwargs = body["chat_template_kwargs"];
@@ -192,6 +192,27 @@ ApiStatus ReadConversation(const ServedModel& served, const Json& body, Json* co
     return WrongField("tools", "none, since this model's chat template does not show them to the model", tools,
                       "leave them out, or describe them in a message");
   }
+  return {};
+}
+
+// Functions that the answers may or must call.
+ApiStatus ReadCalls(const ServedModel& served, const Json& body, ApiRequest* request) {
+  ToolRequest asked;
+  TRY(ReadTools(body, &asked));
+  request->tools = asked.tools;
+  if (asked.tools.is_null()) return {};
+  // Where the tags are special tokens, they must be in the text to be found.
+  const text::Tokenizer& tokenizer = served.prompts->tokenizer();
+  const std::optional<TokenId> tag = tokenizer.IdOf("<tool_call>");
+  if (tag && tokenizer.IsSpecial(*tag)) request->base.special_tokens = true;
+  if (asked.forced.is_null()) return {};
+  if (request->base.constraint != nullptr) {
+    return WrongField("tool_choice", "auto or none beside a form of the answer", body["tool_choice"], "leave one out");
+  }
+  const engine::ForcedCalls forced{served.tool_style, asked.forced, asked.parallel};
+  Result<engine::ConstraintPtr> made = engine::ForceCalls(forced, served.constraints);
+  if (!made.ok()) return FromError(made.error(), "tools");
+  request->base.constraint = std::move(made).value();
   return {};
 }
 
@@ -275,7 +296,8 @@ ApiStatus ReadChat(const ServedModel& served, const Json& given, ApiRequest* req
   }
   base.sampling.logprobs = static_cast<int>(top);
   Json conversation;
-  TRY(ReadConversation(served, body, &conversation));
+  TRY(ReadCalls(served, body, request));
+  TRY(ReadConversation(served, body, request->tools, &conversation));
   Result<std::vector<TokenId>> prompt = served.prompts->EncodeChat(conversation);
   if (!prompt.ok()) return FromError(prompt.error(), "messages");
   request->prompts.push_back(std::move(prompt).value());

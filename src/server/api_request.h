@@ -11,6 +11,7 @@
 #include "engine/constraints.h"
 #include "engine/generation.h"
 #include "engine/prompts.h"
+#include "engine/tool_calls.h"
 #include "server/api_error.h"
 
 namespace trivet::server {
@@ -24,6 +25,7 @@ struct ServedModel {
   std::vector<int64_t> end_tokens;
   int64_t max_context = 0;  // tokens
   int64_t vocab = 0;
+  engine::ToolStyle tool_style = engine::ToolStyle::kJson;
 };
 
 /// Most answers to one request: prompts times n.
@@ -39,6 +41,7 @@ struct ApiRequest {
   int64_t choices = 1;  // answers to each prompt
   std::vector<std::vector<TokenId>> prompts;
   engine::GenerationRequest base;  // of every answer, without prompt and choice
+  Json tools;                      // functions that answers may call, or null
 
   /// What to submit, in the order of the answers' indices.
   std::vector<engine::GenerationRequest> Requests() const;

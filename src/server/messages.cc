@@ -88,22 +88,34 @@ ApiStatus ReadMessages(const Json& body, Json* messages) {
   return {};
 }
 
-ApiStatus ReadTools(const Json& body, Json* tools) {
-  *tools = Json();
+ApiStatus ReadTools(const Json& body, ToolRequest* request) {
+  *request = {};
+  const Json& parallel = Get(body, "parallel_tool_calls");
+  if (!parallel.is_null() && !parallel.is_boolean())
+    return WrongField("parallel_tool_calls", "true or false", parallel);
+  request->parallel = parallel != false;
   const Json& choice = Get(body, "tool_choice");
-  if (!choice.is_null() && choice != "auto" && choice != "none") {
-    return WrongField("tool_choice", "\"auto\" or \"none\"", choice, "a call cannot be forced by this server");
+  const Json& named = Get(Get(choice, "function"), "name");
+  const bool required = choice == "required";
+  if (!choice.is_null() && choice != "auto" && choice != "none" && !required && !named.is_string()) {
+    return WrongField("tool_choice", "\"auto\", \"none\", \"required\" or a function's name", choice);
   }
   const Json& given = Get(body, "tools");
-  if (given.is_null()) return {};
-  if (!given.is_array()) return WrongField("tools", "a list of functions", given);
+  if (!given.is_null() && !given.is_array()) return WrongField("tools", "a list of functions", given);
+  Json forced = Json::array();
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
     if (Get(given[i], "type") != "function") return WrongField(where + ".type", "\"function\"", Get(given[i], "type"));
     const Json& name = Get(Get(given[i], "function"), "name");
-    if (!name.is_string()) return WrongField(where + ".function.name", "a text", name);
+    if (!name.is_string() || name == "") return WrongField(where + ".function.name", "a text", name);
+    if (required || name == named) forced.push_back(given[i]);
   }
-  if (choice != "none" && !given.empty()) *tools = given;
+  if ((required || named.is_string()) && forced.empty()) {
+    return WrongField("tool_choice", "one of the functions in \"tools\"", choice);
+  }
+  if (choice != "none" && !given.empty()) request->tools = given;
+  if (!forced.empty()) request->forced = std::move(forced);
+  request->parallel = request->parallel && !named.is_string();
   return {};
 }
 

@@ -12,9 +12,15 @@ namespace trivet::server {
 /// Errors:  400 with the path of the field, such as "messages[2].content".
 ApiStatus ReadMessages(const Json& body, Json* messages);
 
-/// Checks "tools": a list of functions with names.
-///   tools  the list, or null when there is none or when tool_choice is "none"
-/// Errors:  400, also for a tool_choice that would have to force the model's hand.
-ApiStatus ReadTools(const Json& body, Json* tools);
+/// What a request says about function calls.
+struct ToolRequest {
+  Json tools;            // the list, or null when there is none or when tool_choice is "none"
+  Json forced;           // those of which at least one must be called, or null
+  bool parallel = true;  // more than one call to an answer
+};
+
+/// Checks "tools", "tool_choice" and "parallel_tool_calls".
+/// Errors:  400 with the field.
+ApiStatus ReadTools(const Json& body, ToolRequest* request);
 
 }  // namespace trivet::server

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/reply.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -19,10 +21,6 @@ int64_t Characters(std::string_view bytes) {
   return std::count_if(bytes.begin(), bytes.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
 }
 
-Json ReasonOf(const engine::Piece& piece) {
-  return piece.finish == engine::FinishReason::kNone ? Json() : Json(engine::FinishReasonName(piece.finish));
-}
-
 template <class T>
 void Append(std::vector<T>* to, const std::vector<T>& from) {
   to->insert(to->end(), from.begin(), from.end());
@@ -37,7 +35,60 @@ Reply::Reply(const ServedModel* served, const ApiRequest* request, const std::st
       request_(*request),
       id_((request->chat ? "chatcmpl-" : "cmpl-") + id),
       created_(created),
-      answers_(request->prompts.size() * static_cast<size_t>(request->choices)) {}
+      answers_(request->prompts.size() * static_cast<size_t>(request->choices)) {
+  for (Answer& answer : answers_) {
+    if (!request->tools.is_null()) answer.parser.emplace(served->tool_style, request->tools);
+  }
+}
+
+Json Reply::ReasonOf(const engine::Piece& piece) const {
+  if (piece.finish == engine::FinishReason::kNone) return Json();
+  if (piece.finish == engine::FinishReason::kStop && answers_[piece.request].calls > 0) return "tool_calls";
+  return engine::FinishReasonName(piece.finish);
+}
+
+Json Reply::CallOf(size_t index, engine::ToolCall call) {
+  const int64_t number = answers_[index].calls++;
+  return {{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1), index, number)},
+          {"type", "function"},
+          {"function", {{"name", std::move(call.name)}, {"arguments", std::move(call.arguments)}}}};
+}
+
+// Text and calls that a piece brings, in their order.
+std::vector<engine::ToolPiece> Reply::Parts(const engine::Piece& piece) {
+  std::optional<engine::ToolCallParser>& parser = answers_[piece.request].parser;
+  if (!parser) return {{piece.text, std::nullopt}};
+  std::vector<engine::ToolPiece> parts = parser->Push(piece.text);
+  if (piece.finish != engine::FinishReason::kNone) Append(&parts, parser->Flush());
+  return parts;
+}
+
+Json Reply::MessageOf(const engine::Piece& piece) {
+  std::string text;
+  Json calls = Json::array();
+  for (engine::ToolPiece& part : Parts(piece)) {
+    text += part.text;
+    if (part.call) calls.push_back(CallOf(piece.request, std::move(*part.call)));
+  }
+  Json message = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
+  if (calls.empty()) return message;
+  if (text.empty()) message["content"] = nullptr;
+  message["tool_calls"] = std::move(calls);
+  return message;
+}
+
+// The deltas that show a piece of a chat.
+std::vector<Json> Reply::DeltasOf(const engine::Piece& piece) {
+  std::vector<Json> deltas;
+  for (engine::ToolPiece& part : Parts(piece)) {
+    if (!part.text.empty()) deltas.push_back({{"content", part.text}});
+    if (!part.call) continue;
+    Json call = {{"index", answers_[piece.request].calls}};
+    call.update(CallOf(piece.request, std::move(*part.call)));
+    deltas.push_back({{"tool_calls", Json::array({std::move(call)})}});
+  }
+  return deltas;
+}
 
 void Reply::Count(const engine::Piece& piece) {
   answers_[piece.request].tokens += static_cast<int64_t>(piece.tokens.size());
@@ -134,7 +185,7 @@ Json Reply::CompletionLogprobs(const engine::Piece& piece, bool first, int64_t* 
   return {{"tokens", tokens}, {"token_logprobs", logprobs}, {"top_logprobs", tops}, {"text_offset", offsets}};
 }
 
-Json Reply::Whole() const {
+Json Reply::Whole() {
   Json whole = Head(false);
   Json choices = Json::array();
   for (size_t i = 0; i < answers_.size(); ++i) {
@@ -142,7 +193,7 @@ Json Reply::Whole() const {
     piece.request = i;
     Json choice = {{"index", i}};
     if (request_.chat) {
-      choice["message"] = {{"role", "assistant"}, {"content", piece.text}, {"refusal", nullptr}};
+      choice["message"] = MessageOf(piece);
       choice["logprobs"] = ChatLogprobs(piece);
     } else {
       int64_t characters = 0;
@@ -172,23 +223,26 @@ std::string Reply::Frames(const engine::Piece& piece) {
   Count(piece);
   Answer& answer = answers_[piece.request];
   const bool first = !std::exchange(answer.begun, true);
-  const std::string text = (first ? Echoed(piece.request) : "") + piece.text;
-  std::string frames;
-  if (first && request_.chat) {
-    frames += EventFrame(Chunk(piece.request, {{"delta", {{"role", "assistant"}, {"content", ""}}}}));
+  std::vector<Json> choices;
+  if (request_.chat) {
+    if (first) choices.push_back({{"delta", {{"role", "assistant"}, {"content", ""}}}});
+    for (Json& delta : DeltasOf(piece)) choices.push_back({{"delta", std::move(delta)}});
+  } else if (std::string text = (first ? Echoed(piece.request) : "") + piece.text; !text.empty()) {
+    choices.push_back({{"text", std::move(text)}});
   }
   const Json logprobs = request_.chat ? ChatLogprobs(piece) : CompletionLogprobs(piece, first, &answer.characters);
-  const bool scored = !logprobs.is_null() && !logprobs.begin()->empty();
-  if (!text.empty() || scored) {
-    Json choice = request_.chat ? Json{{"delta", {{"content", text}}}} : Json{{"text", text}};
-    choice["logprobs"] = logprobs;
-    frames += EventFrame(Chunk(piece.request, std::move(choice)));
+  if (!logprobs.is_null() && !logprobs.begin()->empty()) {
+    const size_t spoken = first && request_.chat ? 1 : 0;  // behind the role
+    const Json silent = request_.chat ? Json{{"delta", {{"content", ""}}}} : Json{{"text", ""}};
+    if (choices.size() == spoken) choices.push_back(silent);
+    choices[spoken]["logprobs"] = logprobs;
   }
   if (piece.finish != engine::FinishReason::kNone) {
-    Json choice = request_.chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}};
-    choice["finish_reason"] = ReasonOf(piece);
-    frames += EventFrame(Chunk(piece.request, std::move(choice)));
+    choices.push_back(request_.chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}});
+    choices.back()["finish_reason"] = ReasonOf(piece);
   }
+  std::string frames;
+  for (Json& choice : choices) frames += EventFrame(Chunk(piece.request, std::move(choice)));
   return frames;
 }
 

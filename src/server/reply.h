@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ class Reply {
   /// Whether every answer has ended.
   bool done() const { return ended_ == answers_.size(); }
 
-  /// The answer to a request without "stream".
-  Json Whole() const;
+  /// The answer to a request without "stream"; to be called once.
+  Json Whole();
   /// The events that close a stream: usage when asked for, and [DONE].
   std::string Closing() const;
 
@@ -37,10 +38,12 @@ class Reply {
   // What is known of one answer.
   struct Answer {
     engine::Piece whole;
-    int64_t tokens = 0;      // generated
-    int64_t cached = 0;      // of the prompt, found in the prefix cache
-    int64_t characters = 0;  // of what its log-probabilities have named so far
-    bool begun = false;      // something of it was streamed
+    int64_t tokens = 0;                                 // generated
+    int64_t cached = 0;                                 // of the prompt, found in the prefix cache
+    int64_t characters = 0;                             // of what its log-probabilities have named so far
+    bool begun = false;                                 // something of it was streamed
+    std::optional<engine::ToolCallParser> parser = {};  // where the answer may call functions
+    int64_t calls = 0;                                  // found so far
   };
 
   Json Head(bool chunk) const;
@@ -51,6 +54,11 @@ class Reply {
   Json TokenLogprob(TokenId token, float logprob) const;
   Json CompletionLogprobs(const engine::Piece& piece, bool first, int64_t* characters) const;
   void Count(const engine::Piece& piece);
+  Json ReasonOf(const engine::Piece& piece) const;
+  std::vector<engine::ToolPiece> Parts(const engine::Piece& piece);
+  Json MessageOf(const engine::Piece& piece);
+  std::vector<Json> DeltasOf(const engine::Piece& piece);
+  Json CallOf(size_t index, engine::ToolCall call);
 
   const ServedModel& served_;
   const ApiRequest& request_;

@@ -5,17 +5,14 @@
 import json
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
+import jsonschema
 import openai
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-PROGRAM = ROOT / "build" / "trivet"
-DEMO = ROOT / "models" / "demo"
-KEY = "a key"
+from server import DEMO, KEY, Server, ask
 
 # A template that shows tools, calls and their results: the demo model's own shows none.
 TEMPLATE = (
@@ -26,29 +23,7 @@ TEMPLATE = (
     "{%- if add_generation_prompt %}{{- '<|im_start|>assistant\n' }}{%- endif %}"
 )
 TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type": "object", "properties": {}}}}
-
-
-class Server:
-    """The program on a free port, until close()."""
-
-    def __init__(self, model, *flags):
-        self.process = subprocess.Popen(
-            [PROGRAM, "serve", str(model), "-q", "--port", "0", "--served-model-name", "demo", *flags],
-            stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().split()[-1]
-
-    def client(self, key=KEY):
-        return openai.OpenAI(base_url=self.url + "/v1", api_key=key, max_retries=0, timeout=60)
-
-    def close(self):
-        self.process.terminate()
-        status = self.process.wait(timeout=60)
-        self.process.stdout.close()
-        return status
-
-
-def ask(text):
-    return [{"role": "user", "content": text}]
+TOOL_NOW = {"type": "function", "function": {"name": "now"}}
 
 
 class DemoTest(unittest.TestCase):
@@ -127,8 +102,9 @@ class DemoTest(unittest.TestCase):
             self.chat("hi " * 4000)
         self.assertEqual(caught.exception.code, "context_length_exceeded")
         with self.assertRaises(openai.BadRequestError) as caught:
-            self.chat("hi", response_format={"type": "json_object"})
+            self.chat("hi", response_format={"type": "json_schema", "json_schema": {"name": "x", "schema": {"not": {}}}})
         self.assertEqual(caught.exception.param, "response_format")
+        self.assertIn('"not"', caught.exception.message)
         with self.assertRaises(openai.BadRequestError) as caught:
             self.chat("hi", tools=[TOOL])  # the demo's template does not show them
         self.assertEqual(caught.exception.param, "tools")
@@ -164,8 +140,36 @@ class ToolsTest(unittest.TestCase):
         self.assertGreater(prompt_tokens(tools=[TOOL]), prompt_tokens())
         self.assertEqual(prompt_tokens(tools=[TOOL], tool_choice="none"), prompt_tokens())
         with self.assertRaises(openai.BadRequestError) as caught:
-            prompt_tokens(tools=[TOOL], tool_choice="required")
+            prompt_tokens(tool_choice="required")
         self.assertEqual(caught.exception.param, "tool_choice")
+
+    def test_calls_are_forced(self):
+        parameters = {"type": "object", "required": ["city", "days"], "additionalProperties": False, "properties": {
+            "city": {"type": "string", "maxLength": 20}, "days": {"type": "integer", "minimum": 1, "maximum": 14}}}
+        weather = {"type": "function", "function": {"name": "weather", "parameters": parameters}}
+        named = {"type": "function", "function": {"name": "weather"}}
+        for seed, choice in enumerate(["required", named, "required", named]):
+            options = {"model": "demo", "messages": ask("Weather?"), "tools": [TOOL_NOW, weather], "tool_choice": choice,
+                       "temperature": 1.0, "seed": seed, "max_tokens": 600, "parallel_tool_calls": seed > 1}
+            whole = self.client.chat.completions.create(**options).choices[0]
+            self.assertEqual(whole.finish_reason, "tool_calls")
+            self.assertIsNone(whole.message.content)
+            calls = whole.message.tool_calls
+            self.assertTrue(len(calls) == 1 or choice == "required" and seed > 1)
+            for call in calls:
+                self.assertTrue(call.function.name == "weather" or choice == "required")
+                arguments = json.loads(call.function.arguments)
+                jsonschema.validate(arguments, parameters if call.function.name == "weather" else {"const": {}})
+            streamed, reasons = {}, []
+            for chunk in self.client.chat.completions.create(**options, stream=True):
+                for delta in chunk.choices[0].delta.tool_calls or []:
+                    name, arguments = streamed.get(delta.index, ("", ""))
+                    streamed[delta.index] = (name + (delta.function.name or ""),
+                                             arguments + (delta.function.arguments or ""))
+                reasons += [chunk.choices[0].finish_reason] if chunk.choices[0].finish_reason else []
+            self.assertEqual([streamed[i] for i in sorted(streamed)],
+                             [(call.function.name, call.function.arguments) for call in calls])
+            self.assertEqual(reasons, ["tool_calls"])
 
     def test_calls_and_results_are_history(self):
         call = {"id": "1", "type": "function", "function": {"name": "weather", "arguments": "{\"city\": \"Ulm\"}"}}

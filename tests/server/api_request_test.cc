@@ -119,7 +119,7 @@ TEST_F(Reading, WrongFieldsAreNamed) {
 }
 
 TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
-  EXPECT_EQ(ChatRefusal("tool_choice", "required").param, "tool_choice");
+  EXPECT_EQ(ChatRefusal("tool_choice", "required").param, "tool_choice");  // of no tools
   EXPECT_EQ(ChatRefusal("guided_grammar", "a").param, "guided_grammar");
   EXPECT_EQ(ChatRefusal("bad_words", {"a"}).param, "bad_words");
   EXPECT_EQ(CompletionRefusal("suffix", "x").param, "suffix");

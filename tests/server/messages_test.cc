@@ -8,7 +8,8 @@ namespace {
 
 // The field that a refusal names; empty when the body is fine.
 std::string Refused(const Json& body) {
-  Json messages, tools;
+  Json messages;
+  ToolRequest tools;
   const ApiStatus read = ReadMessages(body, &messages);
   if (!read.ok()) return read.error().param;
   const ApiStatus of_tools = ReadTools(body, &tools);
@@ -58,16 +59,28 @@ TEST(Messages, ToolsAndTheirChoice) {
   const Json function = {{"type", "function"}, {"function", {{"name", "f"}}}};
   Json body = With({{"role", "user"}, {"content", "x"}});
   body["tools"] = Json::array({function});
-  Json tools;
-  ASSERT_TRUE(ReadTools(body, &tools).ok());
-  EXPECT_EQ(tools, body["tools"]);
+  ToolRequest asked;
+  ASSERT_TRUE(ReadTools(body, &asked).ok());
+  EXPECT_EQ(asked.tools, body["tools"]);
+  EXPECT_TRUE(asked.forced.is_null() && asked.parallel);
   body["tool_choice"] = "none";
-  ASSERT_TRUE(ReadTools(body, &tools).ok());
-  EXPECT_TRUE(tools.is_null());
-  for (const Json& forced : {Json("required"), Json({{"type", "function"}, {"function", {{"name", "f"}}}})}) {
-    body["tool_choice"] = forced;
+  ASSERT_TRUE(ReadTools(body, &asked).ok());
+  EXPECT_TRUE(asked.tools.is_null() && asked.forced.is_null());
+  body["tool_choice"] = "required";
+  body["parallel_tool_calls"] = false;
+  ASSERT_TRUE(ReadTools(body, &asked).ok());
+  EXPECT_EQ(asked.forced, body["tools"]);
+  EXPECT_FALSE(asked.parallel);
+  body["tool_choice"] = {{"type", "function"}, {"function", {{"name", function["function"]["name"]}}}};
+  ASSERT_TRUE(ReadTools(body, &asked).ok());
+  EXPECT_EQ(asked.forced, Json::array({function}));
+  for (const Json& wrong : {Json("always"), Json(3), Json({{"type", "function"}, {"function", {{"name", "g"}}}})}) {
+    body["tool_choice"] = wrong;
     EXPECT_EQ(Refused(body), "tool_choice");
   }
+  body["parallel_tool_calls"] = 1;
+  EXPECT_EQ(Refused(body), "parallel_tool_calls");
+  body.erase("parallel_tool_calls");
   body["tool_choice"] = "auto";
   body["tools"][0]["function"].erase("name");
   EXPECT_EQ(Refused(body), "tools[0].function.name");

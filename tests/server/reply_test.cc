@@ -51,6 +51,43 @@ class Replying : public testing::Test {
   ApiRequest request_;
 };
 
+TEST_F(Replying, CallsAreToldFromText) {
+  request_.tools = Json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}});
+  const std::string text = "So: <tool_call>{\"name\": \"f\", \"arguments\": {\"n\": 1}}</tool_call>";
+  Reply reply(&model_.served(), &request_, "7", 99);
+  reply.Add(Made(text.substr(0, 9), {}, FinishReason::kNone));
+  reply.Add(Made(text.substr(9), {2}, FinishReason::kStop));
+  const Json choice = reply.Whole()["choices"][0];
+  EXPECT_EQ(choice["finish_reason"], "tool_calls");
+  EXPECT_EQ(choice["message"]["content"], "So:");
+  const Json call = ParseJson(R"({"id": "call_7_0_0", "type": "function",
+      "function": {"name": "f", "arguments": "{\"n\":1}"}})",
+                              "call")
+                        .value();
+  EXPECT_EQ(choice["message"]["tool_calls"], Json::array({call}));
+
+  Reply streamed(&model_.served(), &request_, "7", 99);
+  std::string frames = streamed.Frames(Made(text.substr(0, 9), {}, FinishReason::kNone));
+  frames += streamed.Frames(Made(text.substr(9), {2}, FinishReason::kStop));
+  const std::vector<Json> events = Events(frames);
+  ASSERT_EQ(events.size(), 4U);
+  EXPECT_EQ(events[1]["choices"][0]["delta"]["content"], "So:");
+  Json indexed = {{"index", 0}};
+  indexed.update(call);
+  EXPECT_EQ(events[2]["choices"][0]["delta"], (Json{{"tool_calls", Json::array({indexed})}}));
+  EXPECT_EQ(events[3]["choices"][0]["finish_reason"], "tool_calls");
+}
+
+TEST_F(Replying, MalformedCallsStayText) {
+  request_.tools = Json::array({{{"type", "function"}, {"function", {{"name", "f"}}}}});
+  Reply reply(&model_.served(), &request_, "7", 99);
+  reply.Add(Made("<tool_call>{", {}, FinishReason::kLength));
+  const Json choice = reply.Whole()["choices"][0];
+  EXPECT_EQ(choice["message"]["content"], "<tool_call>{");
+  EXPECT_FALSE(choice["message"].contains("tool_calls"));
+  EXPECT_EQ(choice["finish_reason"], "length");
+}
+
 TEST_F(Replying, AWholeChat) {
   Reply reply(&model_.served(), &request_, "7", 99);
   reply.Add(Made("a", {Id("a")}, FinishReason::kNone));
