@@ -14,8 +14,8 @@ namespace trivet::kernels {
 /// blocks whatever step computes it.
 inline constexpr int64_t kBlockKeys = 64;
 
-/// One layer's cache. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as [D, 64], values at
-/// values + (p * kv_heads + h) * 64 * Dv as [64, Dv].
+/// One layer's cache, both parts aligned to 16 bytes. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as
+/// [D, 64], values at values + (p * kv_heads + h) * 64 * Dv as [64, Dv].
 struct KvPages {
   float* keys = nullptr;
   float* values = nullptr;

@@ -6,81 +6,120 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr int kThreads = 128;
+constexpr int kThreads = 128;  // of copies
+constexpr int kWarps = 8;      // pages that a block takes at once
 
-// What one page contributes to one query: its largest score and its sum, and p in shared memory.
-struct PageScores {
+// What a page contributes to one query beside its values: its largest score and the sum of its p.
+struct PageSums {
   float max, sum;
 };
 
-// Scores of a page's keys [from, visible) against q, turned into p; by the first two warps of the block.
-__device__ PageScores Scores(const Attention::Args& args, const float* q, const float* keys, int2 range, float* p) {
-  __shared__ float maxima[2], halves[kWarp], total;
-  const int j = static_cast<int>(threadIdx.x);
-  const bool seen = j >= range.x && j < range.y;
-  float score = 0;
-  if (j < kBlockKeys) {
-    if (seen) {
-      for (int64_t d = 0; d < args.cache.head_dim; ++d) score = std::fma(q[d], keys[d * kBlockKeys + j], score);
-      score *= args.scale;
-      if (args.softcap > 0) score = SoftCap<ScalarOps>(score, args.softcap);
-    }
-    float max = seen ? score : -INFINITY;
-    for (int half = kWarp / 2; half > 0; half /= 2) {
-      const float other = __shfl_xor_sync(kAllLanes, max, half);
-      max = max > other ? max : other;
-    }
-    if (j % kWarp == 0) maxima[j / kWarp] = max;
+// One page as one query sees it.
+struct PageView {
+  const float* keys;
+  const float* values;
+  int from, visible;  // keys [from, visible) are seen
+};
+
+// Scores of a page's keys against q, turned into p [64], by one warp: a lane has two neighbouring keys.
+__device__ PageSums Scores(const Attention::Args& args, const PageView& page, const float* q, float* p) {
+  const int lane = static_cast<int>(threadIdx.x), key_dim = static_cast<int>(args.cache.head_dim);
+  const float2* keys = reinterpret_cast<const float2*>(page.keys) + lane;
+  float scores[2] = {};
+#pragma unroll 16
+  for (int d = 0; d < key_dim; ++d) {
+    const float2 key = __ldg(keys + d * (kBlockKeys / 2));
+    scores[0] = std::fma(q[d], key.x, scores[0]);
+    scores[1] = std::fma(q[d], key.y, scores[1]);
   }
-  __syncthreads();
-  const float max = maxima[0] > maxima[1] ? maxima[0] : maxima[1];
-  if (j < kBlockKeys) {
-    p[j] = seen ? Exp<ScalarOps>(score - max) : 0.0F;
-    if (j >= kWarp) halves[j - kWarp] = p[j];
+  float max = -INFINITY;
+  bool seen[2];
+  for (int i = 0; i < 2; ++i) {
+    seen[i] = 2 * lane + i >= page.from && 2 * lane + i < page.visible;
+    scores[i] *= args.scale;
+    if (args.softcap > 0) scores[i] = SoftCap<ScalarOps>(scores[i], args.softcap);
+    if (seen[i] && scores[i] > max) max = scores[i];
   }
-  __syncthreads();
-  if (j < kWarp) {
-    float sum = p[j] + halves[j];
-    for (int half = kWarp / 2; half > 0; half /= 2) sum += __shfl_down_sync(kAllLanes, sum, half);
-    if (j == 0) total = sum;
+  for (int half = kWarp / 2; half > 0; half /= 2) {
+    const float other = __shfl_xor_sync(kAllLanes, max, half);
+    max = max > other ? max : other;
   }
-  __syncthreads();
-  return {max, total};
+  for (int i = 0; i < 2; ++i) p[2 * lane + i] = seen[i] ? Exp<ScalarOps>(scores[i] - max) : 0.0F;
+  __syncwarp();
+  float sum = p[lane] + p[lane + kWarp];
+  for (int half = kWarp / 2; half > 0; half /= 2) sum += __shfl_down_sync(kAllLanes, sum, half);
+  return {max, sum};
 }
 
-// One query head of one token a block.
-__global__ void AttentionKernel(const Attention::Args args, int64_t first_token) {
-  extern __shared__ float shared[];
+// o[d] = chain over the page's visible keys of p * v, by one warp.
+__device__ void Values(const Attention::Args& args, const PageView& page, const float* p, float* o) {
+  const int lane = static_cast<int>(threadIdx.x), dim = static_cast<int>(args.cache.ValueDim());
+  if (dim % 4 != 0) {
+    for (int d = lane; d < dim; d += kWarp) {
+      float sum = 0;
+      for (int j = page.from; j < page.visible; ++j) sum = std::fma(p[j], __ldg(page.values + j * dim + d), sum);
+      o[d] = sum;
+    }
+    return;
+  }
+  for (int d = lane * 4; d < dim; d += kWarp * 4) {
+    float4 sum = {0, 0, 0, 0};
+#pragma unroll 8
+    for (int j = page.from; j < page.visible; ++j) {
+      const float4 value = __ldg(reinterpret_cast<const float4*>(page.values + j * dim + d));
+      sum.x = std::fma(p[j], value.x, sum.x);
+      sum.y = std::fma(p[j], value.y, sum.y);
+      sum.z = std::fma(p[j], value.z, sum.z);
+      sum.w = std::fma(p[j], value.w, sum.w);
+    }
+    *reinterpret_cast<float4*>(o + d) = sum;
+  }
+}
+
+// One query head of one token a block: warps take a page each, then all threads merge them in ascending order.
+// Shared memory: p of every warp, o of every warp, the output, q.
+__global__ void __launch_bounds__(kWarps* kWarp) AttentionKernel(const Attention::Args args, int64_t first_token) {
+  extern __shared__ __align__(16) float shared[];
+  __shared__ PageSums sums[kWarps];
   const int64_t t = first_token + blockIdx.y, head = blockIdx.x, kv = args.q_to_kv[head];
   const int64_t item = t * args.cache.kv_heads + kv;
   if (item < args.begin || item >= args.end) return;
-  const int64_t key_dim = args.cache.head_dim, dim = args.cache.ValueDim();
-  float *p = shared, *out = p + kBlockKeys, *q = out + dim;
-  for (int64_t d = threadIdx.x; d < key_dim; d += kThreads)
-    q[d] = args.q[t * args.q_stride + head * args.q_head_stride + d];
-  __syncthreads();
+  const int key_dim = static_cast<int>(args.cache.head_dim), dim = static_cast<int>(args.cache.ValueDim());
+  const int warp = static_cast<int>(threadIdx.y), thread = warp * kWarp + static_cast<int>(threadIdx.x);
+  const int padded = (dim + 3) / 4 * 4;
+  float *const p = shared, *const o = p + kWarps * kBlockKeys, *const out = o + kWarps * padded,
+               *const q = out + padded;
+  const float* from = args.q + t * args.q_stride + head * args.q_head_stride;
+  for (int d = thread; d < key_dim; d += kWarps * kWarp) q[d] = from[d];
   const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
   const int64_t position = span.start + t - span.token_begin;
-  const int64_t oldest = FirstVisible(args, position), first_block = oldest / kBlockKeys;
+  const int64_t oldest = FirstVisible(args, position), first = oldest / kBlockKeys, last = position / kBlockKeys;
   float max = 0, sum = 0;
-  for (int64_t block = first_block; block <= position / kBlockKeys; ++block) {
-    const int64_t page = span.pages[block];
-    const float* values = args.cache.values + args.cache.ValueOffset(page, kv);
-    const int64_t from = std::max<int64_t>(0, oldest - block * kBlockKeys);
-    const int64_t left = position + 1 - block * kBlockKeys, visible = left < kBlockKeys ? left : kBlockKeys;
-    const bool first = block == first_block;
-    const PageScores found = Scores(args, q, args.cache.keys + args.cache.Offset(page, kv),
-                                    make_int2(static_cast<int>(from), static_cast<int>(visible)), p);
-    const float merged = first ? found.max : ScalarOps::Max(max, found.max);
-    const float keep = first ? 0.0F : Exp<ScalarOps>(max - merged);
-    const float take = Exp<ScalarOps>(found.max - merged);
-    for (int64_t d = threadIdx.x; d < dim; d += kThreads) {
-      float o = 0;
-      for (int64_t j = from; j < visible; ++j) o = std::fma(p[j], values[j * dim + d], o);
-      out[d] = (first ? 0.0F : out[d] * keep) + o * take;
+  __syncthreads();
+  for (int64_t base = first; base <= last; base += kWarps) {
+    const int64_t block = base + warp;
+    if (block <= last) {
+      const int64_t page = span.pages[block];
+      const PageView view{args.cache.keys + args.cache.Offset(page, kv),
+                          args.cache.values + args.cache.ValueOffset(page, kv),
+                          static_cast<int>(std::max<int64_t>(0, oldest - block * kBlockKeys)),
+                          static_cast<int>(std::min<int64_t>(+kBlockKeys, position + 1 - block * kBlockKeys))};
+      const PageSums found = Scores(args, view, q, p + warp * kBlockKeys);
+      if (threadIdx.x == 0) sums[warp] = found;
+      Values(args, view, p + warp * kBlockKeys, o + warp * padded);
     }
-    sum = sum * keep + found.sum * take;
-    max = merged;
+    __syncthreads();
+    for (int64_t w = 0; w < kWarps && base + w <= last; ++w) {
+      const bool begins = base + w == first;
+      const float merged = begins ? sums[w].max : ScalarOps::Max(max, sums[w].max);
+      const float keep = begins ? 0.0F : Exp<ScalarOps>(max - merged);
+      const float take = Exp<ScalarOps>(sums[w].max - merged);
+      for (int d = thread; d < dim; d += kWarps * kWarp) {
+        out[d] = (begins ? 0.0F : out[d] * keep) + o[w * padded + d] * take;
+      }
+      sum = sum * keep + sums[w].sum * take;
+      max = merged;
+    }
     __syncthreads();
   }
   float keep = 1;
@@ -91,16 +130,16 @@ __global__ void AttentionKernel(const Attention::Args args, int64_t first_token)
     sum = sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
   }
   float* to = args.out + (t * args.q_heads + head) * dim;
-  for (int64_t d = threadIdx.x; d < dim; d += kThreads) to[d] = (sink ? out[d] * keep : out[d]) / sum;
+  for (int d = thread; d < dim; d += kWarps * kWarp) to[d] = (sink ? out[d] * keep : out[d]) / sum;
 }
 
 void AttentionCuda(const Attention::Args& args) {
   if (args.begin >= args.end || args.q_heads == 0) return;
-  const int64_t shared =
-      (kBlockKeys + args.cache.ValueDim() + args.cache.head_dim) * static_cast<int64_t>(sizeof(float));
+  const int64_t padded = CeilDiv(args.cache.ValueDim(), 4) * 4;
+  const int64_t floats = kWarps * (kBlockKeys + padded) + padded + args.cache.head_dim;
   ForRows(args.begin / args.cache.kv_heads, CeilDiv(args.end, args.cache.kv_heads), [&](int64_t first, unsigned count) {
-    const dim3 grid(static_cast<unsigned>(args.q_heads), count);
-    AttentionKernel<<<grid, kThreads, static_cast<size_t>(shared)>>>(args, first);
+    const dim3 grid(static_cast<unsigned>(args.q_heads), count), block(kWarp, kWarps);
+    AttentionKernel<<<grid, block, static_cast<size_t>(floats) * sizeof(float)>>>(args, first);
   });
   CheckLaunch("attention/cuda");
 }

@@ -7,8 +7,9 @@ namespace trivet::kernels {
 namespace {
 
 constexpr int kThreads = 128;
+constexpr unsigned kSegments = 16;  // of a long span, beside each other
 
-// One channel of one span a thread.
+// One channel of one segment of a span a thread. The first segment holds all tokens that see the state, and writes it.
 __global__ void Conv1dKernel(const Conv1d::Args args) {
   const int64_t c = args.begin + GlobalThread();
   if (c >= args.end) return;
@@ -20,13 +21,16 @@ __global__ void Conv1dKernel(const Conv1d::Args args) {
     if (i >= 0) return args.x[(span.token_begin + i) * args.x_stride + c];
     return span.start == 0 ? 0.0F : state[(history + i) * args.channels + c];
   };
-  for (int64_t t = 0; t < span.count; ++t) {
+  const int64_t length = max(CeilDiv(span.count, kSegments), max(history, int64_t{8}));
+  const int64_t end = min((blockIdx.z + 1) * length, static_cast<int64_t>(span.count));
+  for (int64_t t = blockIdx.z * length; t < end; ++t) {
     float sum = 0;
     for (int64_t j = 0; j < args.width; ++j) {
       sum = std::fma(args.taps[j * args.channels + c], input(t - history + j), sum);
     }
     args.y[(span.token_begin + t) * args.channels + c] = Silu<ScalarOps>(sum);
   }
+  if (blockIdx.z > 0) return;
   // Ascending order reads each old entry before it is overwritten.
   for (int64_t j = 0; j < history; ++j) state[j * args.channels + c] = input(span.count - history + j);
 }
@@ -36,7 +40,7 @@ void Conv1dCuda(const Conv1d::Args& args) {
   ForRows(0, static_cast<int64_t>(args.spans.size()), [&](int64_t first, unsigned count) {
     Conv1d::Args part = args;
     part.spans = args.spans.subspan(static_cast<size_t>(first), count);
-    Conv1dKernel<<<dim3(BlocksFor(args.end - args.begin, kThreads), count), kThreads>>>(part);
+    Conv1dKernel<<<dim3(BlocksFor(args.end - args.begin, kThreads), count, kSegments), kThreads>>>(part);
   });
   CheckLaunch("conv1d/cuda");
 }

@@ -1,35 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The product of some rows with one tile of weights by one block: a lane is an output row of the tile, a warp takes
-// leaves in turn, and leaf sums meet in shared memory.
+// The product of a few rows with tiles of weights, by one block: a warp has tiles of its own, a lane an output row of
+// each, and all warps walk the same leaves, whose columns of x stand in shared memory. Where several blocks share the
+// leaves of a tile, their exact sums meet at the end.
 #pragma once
+
+#include <cooperative_groups.h>
 
 #include <atomic>
 
-#include "kernels/cuda_launch.cuh"
 #include "kernels/fixed_point.h"
-#include "kernels/weight_element.h"
+#include "kernels/gemm_read.cuh"
 
 namespace trivet::kernels {
-
-inline constexpr int kTileWarps = 8;
-inline constexpr int kTileThreads = kTileWarps * kWarp;
-
-/// A tile and how its sums are made.
-struct TileProduct {
-  const PackedMatrix& w;
-  const std::byte* data;  // the tile's begin
-  int64_t tile;           // its number
-  Numerics numerics = Numerics::kExact;
-};
-
-/// The rows that meet it. Entries from `count` on repeat a row and are not written.
-template <int kRows>
-struct TileRows {
-  int count;
-  const float* x[kRows];
-  float scale[kRows];
-  int64_t at[kRows];  // where the row's outputs begin
-};
 
 /// Where sums go, as in Gemm::Args; exact sums may be added to by other blocks at the same time.
 struct TileOutput {
@@ -39,68 +21,252 @@ struct TileOutput {
   std::atomic<uint32_t>* flags;
 };
 
-/// The chains of one leaf: columns [begin, end) of output row `lane`.
-template <WeightFormat kFormat, int kRows>
-__device__ void LeafSums(const TileProduct& product, const TileRows<kRows>& rows, int64_t begin, int64_t end,
-                         float (&sums)[kRows]) {
-  for (float& sum : sums) sum = 0;
-  for (int64_t k = begin; k < end; ++k) {
-    const float weight = LoadElement<kFormat>(product.data, threadIdx.x, product.w.phase + k);
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) sums[i] = std::fma(rows.x[i][k], weight, sums[i]);
+/// What a block multiplies: leaves [leaf_begin, leaf_end) of the tiles from `tile` on.
+struct TileProduct {
+  const PackedMatrix& w;
+  int64_t tile_bytes;
+  int64_t tile;      // the block's first
+  int64_t tile_end;  // tiles from here on are not written
+  int leaf_begin, leaf_end;
+  bool exact;
+  bool whole_chunks;  // leaves are chunks of columns
+  bool cluster;       // the blocks of a cluster share the leaves, and their sums are one output
+};
+
+/// The rows that meet the tiles. Rows from `count` on repeat the last and are not written.
+struct TileRows {
+  int count;
+  const float* x;
+  const int32_t* x_rows;  // [count] rows of x, or null for those from `first` on
+  int64_t first, x_stride;
+  const float* scales;    // [count], or null for 1
+  const int32_t* y_rows;  // [count] rows of the outputs, or null for those from `y_first` on
+  int64_t y_first, y_stride;
+
+  __device__ const float* X(int i) const {
+    const int m = min(i, count - 1);
+    return x + (x_rows == nullptr ? first + m : x_rows[m]) * x_stride;
+  }
+  __device__ float Scale(int i) const { return scales == nullptr ? 1.0F : __ldg(scales + min(i, count - 1)); }
+  __device__ int64_t Output(int i) const { return (y_rows == nullptr ? y_first + i : y_rows[i]) * y_stride; }
+};
+
+/// Warps of a block; each has one tile.
+inline constexpr int kTileWarps = 4;
+
+/// Shared memory of a block. What runs once a leaf goes through it in short loops: code that is read once costs more
+/// than the work in it.
+template <int kRows>
+struct TileShared {
+  static constexpr int kColumns = 4096 / kRows;  // of x, held at once: a multiple of every chunk
+
+  int64_t totals[kTileWarps][kRows][kWarp];
+  float leaves[kTileWarps][kRows][kWarp];
+  float x[kRows][kColumns];
+};
+
+/// A sum over leaves, exact or fast, in one word: the bits of a float where it is fast.
+__device__ inline float FastOf(int64_t total) { return __int_as_float(static_cast<int>(total)); }
+
+/// Adds a leaf's sum to a total.
+__device__ inline void AddLeaf(bool exact, float scale, float leaf, int64_t* total, uint32_t* flags) {
+  if (exact) {
+    *total += ToGrid(scale * leaf, flags);
+  } else {
+    *total = __float_as_int(FastOf(*total) + leaf);
   }
 }
 
-/// Multiplies; every thread of the block calls it.
+/// Writes the total of one output; `at` is its place, `scale` that of its row.
+__device__ inline void WriteTotal(const TileOutput& out, bool exact, int64_t at, float scale, int64_t total) {
+  if (out.y != nullptr) {
+    out.y[at] = exact ? FromGrid(total) : FastOf(total);
+  } else if (exact) {
+    atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
+  } else {
+    out.sums_fast[at] += scale * FastOf(total);
+  }
+}
+
+/// One warp's chains, one for each row and lane.
 template <WeightFormat kFormat, int kRows>
-__device__ void MultiplyTile(const TileProduct& product, const TileRows<kRows>& rows, const TileOutput& out) {
-  __shared__ float leaves[kTileWarps][kRows][kWarp];
-  __shared__ int64_t totals[kTileWarps][kRows][kWarp];
-  const int lane = static_cast<int>(threadIdx.x), warp = static_cast<int>(threadIdx.y);
-  const int64_t n = product.tile * kTileRows + lane;
-  const bool exact = product.numerics == Numerics::kExact;
-  int64_t fixed[kRows] = {};
-  float fast[kRows] = {};
+struct LeafChains {
+  using Reader = ChunkReader<kFormat>;
+  using Shared = TileShared<kRows>;
+  static constexpr int kColumns = Reader::kColumns;
+  static constexpr int kAhead = Reader::kAhead;
+  static_assert(Shared::kColumns % kColumns == 0);
+
+  const TileProduct& product;
+  const TileRows& rows;
+  Shared& shared;
+  const std::byte* tile;
+  float sums[kRows] = {};
   uint32_t flags = kInRange;
-  for (int64_t round = 0; round < product.w.k; round += kTileWarps * product.w.leaf) {
-    const int64_t begin = round + warp * product.w.leaf, end = std::min(begin + product.w.leaf, product.w.k);
-    float sums[kRows];
-    LeafSums<kFormat, kRows>(product, rows, begin, end, sums);
-    for (int i = 0; i < kRows && begin < end; ++i) {
-      if (exact) {
-        fixed[i] += ToGrid(rows.scale[i] * sums[i], &flags);
+  int left;  // columns of the leaf that are still to come
+  Reader ring[kAhead];
+
+  __device__ LeafChains(const TileProduct& p, const TileRows& r, Shared& s)
+      : product(p), rows(r), shared(s), left(static_cast<int>(p.w.leaf)) {
+    const int64_t number = p.tile + threadIdx.y;
+    tile = p.w.data + (number < p.tile_end ? number : p.tile_end - 1) * p.tile_bytes;
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) shared.totals[threadIdx.y][i][threadIdx.x] = 0;
+  }
+
+  __device__ void EndLeaf() {
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      shared.leaves[threadIdx.y][i][threadIdx.x] = sums[i];
+      sums[i] = 0;
+    }
+#pragma unroll 1
+    for (int i = 0; i < kRows; ++i) {
+      AddLeaf(product.exact, rows.Scale(i), shared.leaves[threadIdx.y][i][threadIdx.x],
+              &shared.totals[threadIdx.y][i][threadIdx.x], &flags);
+    }
+    left = static_cast<int>(product.w.leaf);
+  }
+
+  // Takes a chunk's weights times the columns of x from `column` on, where they stand in shared memory.
+  template <int q, bool kUsual>
+  __device__ void Fours(int column) {
+    if constexpr (q < kColumns / 4) {
+      float weights[4];
+      ring[0].template Four<q, kUsual>(weights);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) {
+        const float4 x = *reinterpret_cast<const float4*>(&shared.x[i][column + 4 * q]);
+        float sum = std::fma(x.x, weights[0], sums[i]);
+        sum = std::fma(x.y, weights[1], sum);
+        sum = std::fma(x.z, weights[2], sum);
+        sums[i] = std::fma(x.w, weights[3], sum);
+      }
+      Fours<q + 1, kUsual>(column);
+    }
+  }
+
+  // Chunks [number, end), whose columns stand in shared memory from `column` on; loads go on up to `last`.
+  __device__ void Chunks(int number, int end, int last, int column) {
+#pragma unroll 1
+    for (; number < end; ++number, column += kColumns) {
+      ring[0].Begin();
+      if (ring[0].Usual()) {
+        Fours<0, true>(column);
       } else {
-        leaves[warp][i][lane] = sums[i];
+        Fours<0, false>(column);
+      }
+#pragma unroll
+      for (int d = 0; d + 1 < kAhead; ++d) ring[d] = ring[d + 1];
+      if (number + kAhead < last) ring[kAhead - 1].Load(tile, number + kAhead);
+      left -= kColumns;
+      if (left == 0) EndLeaf();
+    }
+  }
+
+  // `count` columns from `first` on, one by one; they stand in shared memory from `column` on.
+  __device__ void Elements(int first, int count, int column) {
+    const int64_t row = Reader::RowOf(static_cast<int>(threadIdx.x));
+#pragma unroll 1
+    for (int k = 0; k < count; ++k) {
+      const float weight = LoadElement<kFormat>(tile, row, product.w.phase + first + k);
+#pragma unroll
+      for (int i = 0; i < kRows; ++i) sums[i] = std::fma(shared.x[i][column + k], weight, sums[i]);
+      if (--left == 0) EndLeaf();
+    }
+  }
+};
+
+/// Puts columns [column, end) of the rows into shared memory.
+template <int kRows>
+__device__ void HoldColumns(const TileRows& rows, int column, int end, TileShared<kRows>& shared) {
+  const int thread = static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x);
+  constexpr int kThreads = kTileWarps * kWarp;
+#pragma unroll 1
+  for (int i = 0; i < kRows; ++i) {
+    const float* from = rows.X(i) + column;
+    float* to = shared.x[i];
+    int done = 0;
+    if (reinterpret_cast<uintptr_t>(from) % 16 == 0) {
+      done = (end - column) / 4 * 4;
+#pragma unroll 4
+      for (int k = thread * 4; k < done; k += kThreads * 4) {
+        *reinterpret_cast<float4*>(to + k) = __ldg(reinterpret_cast<const float4*>(from + k));
       }
     }
-    if (exact) continue;
-    // Float sums are added in ascending order: one warp adds a round's leaves.
-    __syncthreads();
-    const int64_t held = std::min<int64_t>(kTileWarps, (product.w.k - round + product.w.leaf - 1) / product.w.leaf);
-    for (int i = 0; i < kRows && warp == 0; ++i) {
-      for (int64_t leaf = 0; leaf < held; ++leaf) fast[i] += leaves[leaf][i][lane];
-    }
-    __syncthreads();
+#pragma unroll 1
+    for (int k = done + thread; k < end - column; k += kThreads) to[k] = __ldg(from + k);
   }
-  if (exact) {
-    for (int i = 0; i < kRows; ++i) totals[warp][i][lane] = fixed[i];
-    // Rows of a tile beyond the matrix hold zeros or the rest of a block: they raise nothing.
-    if (flags != kInRange && n < product.w.n) atomicOr(reinterpret_cast<uint32_t*>(out.flags), flags);
-    __syncthreads();
+}
+
+/// The total of a warp's row `i` over all blocks of a cluster, where this block writes it; else it is of no use.
+template <int kRows>
+__device__ int64_t ClusterTotal(TileShared<kRows>& shared, int i, bool* writes) {
+#if __CUDA_ARCH__ >= 900
+  const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
+  const unsigned blocks = cluster.num_blocks();
+  *writes = (i + threadIdx.y) % blocks == cluster.block_rank();
+  int64_t total = 0;
+  for (unsigned block = 0; block < blocks && *writes; ++block) {
+    total += cluster.map_shared_rank(&shared, block)->totals[threadIdx.y][i][threadIdx.x];
   }
-  if (warp != 0 || n >= product.w.n) return;
+  return total;
+#else
+  return shared.totals[threadIdx.y][i][threadIdx.x];
+#endif
+}
+
+/// Waits for all blocks of a cluster.
+__device__ inline void SyncCluster() {
+#if __CUDA_ARCH__ >= 900
+  cooperative_groups::this_cluster().sync();
+#endif
+}
+
+/// Multiplies; every thread of a block of (32, kTileWarps) calls it.
+template <WeightFormat kFormat, int kRows>
+__device__ void MultiplyTiles(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
+  using Chains = LeafChains<kFormat, kRows>;
+  using Shared = TileShared<kRows>;
+  __shared__ __align__(16) Shared shared;
+  const int leaf = static_cast<int>(product.w.leaf), begin = product.leaf_begin * leaf;
+  const int end = min(product.leaf_end * leaf, static_cast<int>(product.w.k));
+  int number = (static_cast<int>(product.w.phase) + begin) / Chains::kColumns;  // of the next chunk
+  const int last = number + (product.whole_chunks ? (end - begin) / Chains::kColumns : 0);
+  Chains chains(product, rows, shared);
+#pragma unroll
+  for (int d = 0; d < Chains::kAhead; ++d) {
+    if (number + d < last) chains.ring[d].Load(chains.tile, number + d);
+  }
+#pragma unroll 1
+  for (int column = begin; column < end; column += Shared::kColumns) {
+    const int stop = min(column + Shared::kColumns, end);
+    const int whole = product.whole_chunks ? (stop - column) / Chains::kColumns : 0;
+    if (column > begin) __syncthreads();
+    HoldColumns(rows, column, stop, shared);
+    __syncthreads();
+    chains.Chunks(number, number + whole, last, 0);
+    number += whole;
+    const int done = whole * Chains::kColumns;
+    if (column + done < stop) chains.Elements(column + done, stop - column - done, done);
+  }
+  if (chains.left != leaf) chains.EndLeaf();
+  if (product.cluster) SyncCluster();
+  const int64_t tile = product.tile + threadIdx.y;
+  const int64_t n = tile * kTileRows + Chains::Reader::RowOf(static_cast<int>(threadIdx.x));
+  // Rows of a tile beyond the matrix hold zeros or the rest of a block: they raise nothing.
+  const bool real = tile < product.tile_end && n < product.w.n;
+#pragma unroll 1
   for (int i = 0; i < rows.count; ++i) {
-    int64_t total = 0;
-    for (int other = 0; other < kTileWarps && exact; ++other) total += totals[other][i][lane];
-    const int64_t at = rows.at[i] + n;
-    if (out.y != nullptr) {
-      out.y[at] = exact ? FromGrid(total) : fast[i];
-    } else if (exact) {
-      atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
-    } else {
-      out.sums_fast[at] += rows.scale[i] * fast[i];
-    }
+    bool writes = true;
+    const int64_t total =
+        product.cluster ? ClusterTotal<kRows>(shared, i, &writes) : shared.totals[threadIdx.y][i][threadIdx.x];
+    if (real && writes) WriteTotal(out, product.exact, rows.Output(i) + n, rows.Scale(i), total);
   }
+  if (chains.flags != kInRange && product.exact && real) {
+    atomicOr(reinterpret_cast<uint32_t*>(out.flags), chains.flags);
+  }
+  if (product.cluster) SyncCluster();  // nobody leaves while others read
 }
 
 }  // namespace trivet::kernels

@@ -7,17 +7,52 @@
 namespace trivet::kernels {
 namespace {
 
-// Rows at least this wide get a block of their own size: their sum is a longer chain than their loads take.
-constexpr int64_t kWideRow = 1024;
+// Rows from kWideRow on get a large block, which squares them side by side into shared memory; what is left is sixteen
+// chains of additions. Rows above kWidestRow do without, as narrow ones do.
+constexpr int64_t kWideRow = 1024, kWidestRow = 11264;
+constexpr int kWideThreads = 512, kNarrowThreads = 64;
+
+// Floats between the squares of two lanes: whole vectors of four, an odd number of them, so that the sixteen lanes'
+// vectors lie in different banks.
+__host__ __device__ constexpr int64_t SquaresStride(int64_t n) { return (CeilDiv(n, 4 * kLanes) / 2 * 2 + 1) * 4; }
+
+// The sum of one lane's squares of a narrow row.
+__device__ float LaneSum(const float* x, int64_t n, int lane) {
+  float sum = 0;
+#pragma unroll 8
+  for (int64_t i = lane; i < n; i += kLanes) sum += x[i] * x[i];
+  return sum;
+}
+
+// The sum of one lane's squares where they stand in shared memory.
+__device__ float LaneSum(const float* squares, int64_t count) {
+  float sum = 0;
+  int64_t i = 0;
+#pragma unroll 4
+  for (; i + 4 <= count; i += 4) {
+    const float4 four = *reinterpret_cast<const float4*>(squares + i);
+    sum = sum + four.x;
+    sum = sum + four.y;
+    sum = sum + four.z;
+    sum = sum + four.w;
+  }
+  for (; i < count; ++i) sum += squares[i];
+  return sum;
+}
 
 // Sum of squares of x[0 .. n) in the order of lanes.h, by the threads of a block; every thread gets it.
 __device__ float BlockSquares(const float* x, int64_t n) {
+  extern __shared__ __align__(16) float squares[];
   __shared__ float total;
   const int lane = static_cast<int>(threadIdx.x);
+  const bool wide = blockDim.x == kWideThreads;
+  const int64_t stride = SquaresStride(n);
+  if (wide) {
+    for (int64_t i = lane; i < n; i += kWideThreads) squares[i % kLanes * stride + i / kLanes] = x[i] * x[i];
+    __syncthreads();
+  }
   if (lane < kLanes) {
-    float sum = 0;
-#pragma unroll 8
-    for (int64_t i = lane; i < n; i += kLanes) sum += x[i] * x[i];
+    float sum = wide ? LaneSum(squares + lane * stride, CeilDiv(n - lane, kLanes)) : LaneSum(x, n, lane);
     constexpr uint32_t kHalfWarp = (1U << kLanes) - 1;
     // Lane i takes lane i + half, as HalvingSum does.
     for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_down_sync(kHalfWarp, sum, half, kLanes);
@@ -54,7 +89,9 @@ __global__ void GatedNormKernel(const GatedNorm::Args args) {
 template <class Args>
 void Launch(void (*kernel)(Args), const Args& args, std::string_view row) {
   if (args.begin >= args.end) return;
-  kernel<<<static_cast<unsigned>(args.end - args.begin), args.n >= kWideRow ? 512 : 64>>>(args);
+  const bool wide = args.n >= kWideRow && args.n <= kWidestRow;
+  const size_t shared = wide ? static_cast<size_t>(kLanes * SquaresStride(args.n)) * sizeof(float) : 0;
+  kernel<<<static_cast<unsigned>(args.end - args.begin), wide ? kWideThreads : kNarrowThreads, shared>>>(args);
   CheckLaunch(row);
 }
 

@@ -117,6 +117,26 @@ void RunAll(const KernelRow<Attention>& row, Problem* problem, Outputs* outputs)
   outputs->Take(out);
 }
 
+// Values narrower than keys and a part of them, one KV head for all queries: a latent cache.
+void CompareLatent(RowLog* log, int64_t key_dim, int64_t value_dim, int64_t q_heads) {
+  std::mt19937_64 random(20);
+  constexpr int64_t kTokens = 70;
+  const int64_t stride = key_dim + 3;
+  const std::vector<float> kv = RandomValues(kTokens * stride, &random);
+  const std::vector<float> q = RandomValues(kTokens * q_heads * key_dim, &random);
+  const std::vector<int32_t> pages = {1, 0}, to_kv(static_cast<size_t>(q_heads), 0);
+  const std::vector<TokenSpan> spans = {{0, kTokens, 0, 0, pages.data()}};
+  std::vector<float> keys(static_cast<size_t>(2 * kBlockKeys * key_dim)),
+      values(static_cast<size_t>(2 * kBlockKeys * value_dim));
+  const KvPages cache{keys.data(), values.data(), 1, key_dim, value_dim};
+  KvWriteRef({kv.data(), stride, cache, spans, 0, kTokens, kv.data()});
+  log->Compare<Attention>("latent " + std::to_string(key_dim), [&](const KernelRow<Attention>& row, Outputs* outputs) {
+    Guarded<float> out(kTokens * q_heads * value_dim, 1);
+    row.run({q.data(), q_heads * key_dim, key_dim, q_heads, to_kv.data(), cache, 0.1F, out.data(), spans, 0, kTokens});
+    outputs->Take(out);
+  });
+}
+
 }  // namespace
 
 void CompareAttention(RowLog* log) {
@@ -137,11 +157,21 @@ void CompareAttention(RowLog* log) {
   }
   Problem every({{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
   log->Compare<Attention>("200 positions", [&](const auto& row, Outputs* outputs) { RunAll(row, &every, outputs); });
+  CompareLatent(log, 40, 32, 2);
+  if (!log->large()) return;
+  for (const int64_t dim : {64, 128, 256}) {
+    Problem model({{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2, dim, {{0, 3}, {1500, 1}, {640, 1}, {63, 1}, {700, 40}}},
+                  &random);
+    log->Compare<Attention>("long, dim " + std::to_string(dim),
+                            [&](const auto& row, Outputs* outputs) { RunAll(row, &model, outputs); });
+  }
+  CompareLatent(log, 576, 512, 16);
+  CompareLatent(log, 192, 128, 5);
 }
 
 void CompareKvWrite(RowLog* log) {
   std::mt19937_64 random(22);
-  for (const int64_t dim : {1, 7, 16, 33}) {
+  for (const int64_t dim : {1, 7, 16, 33, 256}) {
     Problem problem({{0, 1, 2}, 3, dim, {{0, 5}, {60, 9}, {128, 1}}}, &random);
     const int64_t stride = 2 * 3 * dim + 5;
     const std::vector<float> kv = RandomValues(problem.tokens() * stride, &random);

@@ -80,6 +80,12 @@ void CompareConv1d(RowLog* log) {
       }
     }
   }
+  if (!log->large()) return;
+  const Problem wide(10240, 4, 330, &random);
+  const std::vector<TokenSpan> spans = {
+      {0, 1, 0, 3, nullptr}, {1, 300, 0, 0, nullptr}, {301, 1, 7, 2, nullptr}, {302, 28, 64, 1, nullptr}};
+  log->Compare<Conv1d>("10240 channels",
+                       [&](const auto& row, auto* outputs) { wide.Run(row, spans, true, 10240, outputs); });
 }
 
 TEST(Conv1d, AnyChunkingGivesTheSameBytesAndState) {

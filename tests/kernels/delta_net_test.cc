@@ -98,6 +98,14 @@ void CompareDeltaNet(RowLog* log) {
       }
     }
   }
+  if (!log->large()) return;
+  for (const int64_t width : {64, 128, 256}) {
+    const Problem problem({{0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3}, 4, width, width}, 150, &random);
+    const std::vector<TokenSpan> spans = {
+        {0, 1, 0, 2, nullptr}, {1, 147, 17, 0, nullptr}, {148, 1, 1, 3, nullptr}, {149, 1, 400, 1, nullptr}};
+    log->Compare<DeltaNet>("width " + std::to_string(width),
+                           [&](const auto& row, auto* out) { problem.Run(row, spans, true, 12, out); });
+  }
 }
 
 TEST(DeltaNet, AnyChunkingGivesTheSameBytesAndState) {

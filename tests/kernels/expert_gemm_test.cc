@@ -17,7 +17,10 @@ namespace {
 class Experts {
  public:
   Experts(int64_t tokens, int64_t top_k, int64_t slots, const PackedShape& shape, std::mt19937_64* random)
-      : tokens_(tokens), top_k_(top_k), shape_(shape) {
+      : tokens_(tokens),
+        top_k_(top_k),
+        shape_(shape),
+        x_stride_(tokens % 2 == 0 ? (shape.k + 3) / 4 * 4 : shape.k + 3) {
     const int64_t pairs = tokens * top_k;
     for (int64_t s = 0; s < slots; ++s) {
       matrices_.emplace_back(shape, random);
@@ -32,14 +35,14 @@ class Experts {
     slot_at_.resize(slots_.size());
     offsets_.resize(static_cast<size_t>(slots + 1));
     GroupPairsRef({slots_.data(), pairs, slots, order_.data(), slot_at_.data(), offsets_.data()});
-    x_ = RandomValues(pairs * (shape.k + 3), random, 4);
+    x_ = RandomValues(pairs * x_stride_, random, 4);
     weights_ = RandomValues(pairs, random);
   }
 
   ExpertGemm::Args Args(Numerics numerics) const {
     ExpertGemm::Args args;
     args.x = x_.data();
-    args.x_stride = shape_.k + 3;
+    args.x_stride = x_stride_;
     args.pairs = tokens_ * top_k_;
     args.top_k = top_k_;
     args.order = order_.data();
@@ -82,6 +85,7 @@ class Experts {
  private:
   int64_t tokens_, top_k_;
   PackedShape shape_;
+  int64_t x_stride_;  // a multiple of four floats for even numbers of tokens
   std::deque<Packed> matrices_;
   std::vector<PackedMatrix> w_;
   std::vector<int32_t> slots_, order_, slot_at_, offsets_;
@@ -93,7 +97,7 @@ class Experts {
 void CompareExpertGemm(RowLog* log) {
   std::mt19937_64 random(81);
   uint64_t number = 0;
-  for (const int64_t tokens : {1, 3, 40}) {
+  for (const int64_t tokens : {1, 2, 3, 40}) {
     for (const int64_t slots : {1, 2, 9}) {
       for (const WeightFormatRow& format : Formats()) {
         const int64_t n = 1 + static_cast<int64_t>(random() % 100), k = 1 + static_cast<int64_t>(random() % 300);
@@ -105,6 +109,22 @@ void CompareExpertGemm(RowLog* log) {
             std::string(format.name) + " tokens=" + std::to_string(tokens) + " slots=" + std::to_string(slots) +
                 (sums ? " sums" : " y"),
             [&](const KernelRow<ExpertGemm>& row, Outputs* outputs) { experts.Run(row, numerics, sums, outputs); });
+      }
+    }
+  }
+  if (!log->large()) return;
+  // A layer of many narrow experts: one token, a batch, a prefill.
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kMxfp4, WeightFormat::kFp8}) {
+    for (const int64_t tokens : {1, 16, 130}) {
+      const Experts up(tokens, 8, 24, {format, 192, 2048, 256}, &random),
+          down(tokens, 8, 24, {format, 256, 768, 128}, &random);
+      log->Compare<ExpertGemm>("wide, into y", [&](const KernelRow<ExpertGemm>& row, Outputs* outputs) {
+        up.Run(row, Numerics::kExact, false, outputs);
+      });
+      for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+        log->Compare<ExpertGemm>("wide, into sums", [&](const KernelRow<ExpertGemm>& row, Outputs* outputs) {
+          down.Run(row, numerics, true, outputs);
+        });
       }
     }
   }

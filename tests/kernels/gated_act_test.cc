@@ -14,7 +14,7 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr int64_t kWidths[] = {1, 7, 15, 16, 17, 31, 64, 127, 300};
+constexpr int64_t kWidths[] = {1, 7, 15, 16, 17, 31, 64, 127, 300, 17408};
 
 // Bit patterns spread over all floats: every exponent, denormals, infinities, NaN of both signs.
 std::vector<float> Patterns() {
@@ -45,6 +45,14 @@ void CompareGatedAct(RowLog* log) {
         outputs->Take(y);
       });
     }
+    const std::vector<int32_t> count = {3};
+    log->Compare<GatedAct>("width " + std::to_string(width) + ", counted",
+                           [&](const KernelRow<GatedAct>& row, Outputs* outputs) {
+                             Guarded<float> y(5 * width, 1);
+                             std::fill_n(y.data(), y.size(), 9.0F);
+                             row.run({x.data(), y.data(), width, 0, 5, Activation::kSilu, 0, 0, count.data()});
+                             outputs->Take(y);
+                           });
   }
 }
 

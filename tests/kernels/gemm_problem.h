@@ -14,17 +14,18 @@ namespace trivet::kernels {
 /// Which of Gemm's forms is computed.
 struct GemmForm {
   Numerics numerics = Numerics::kExact;
-  bool sums = false;   // accumulate into sums_fixed or sums_fast instead of writing y
-  bool map_x = false;  // rows of x in a random order, with repeats
-  bool map_y = false;  // rows of y in a random order
-  bool scale = false;  // row_scale; only with sums
+  bool sums = false;     // accumulate into sums_fixed or sums_fast instead of writing y
+  bool map_x = false;    // rows of x in a random order, with repeats
+  bool map_y = false;    // rows of y in a random order
+  bool scale = false;    // row_scale; only with sums
+  bool aligned = false;  // rows of x at multiples of 16 bytes
 };
 
-/// Inputs of one product. Strides leave gaps, and x is not aligned.
+/// Inputs of one product. Strides leave gaps, and x is aligned only where the form says so.
 class GemmProblem {
  public:
   GemmProblem(const PackedShape& shape, int64_t m, const GemmForm& form, std::mt19937_64* random)
-      : form_(form), m_(m), weights_(shape, random), x_(RandomValues((m + 1) * (shape.k + 3), random, 4)) {
+      : form_(form), m_(m), weights_(shape, random), x_(RandomValues((m + 1) * (shape.k + 6), random, 4)) {
     scale_ = RandomValues(m, random, 2);
     y_start_ = RandomValues(m * y_stride(), random);
     y_rows_ = Shuffled(m, random);
@@ -34,8 +35,8 @@ class GemmProblem {
   /// The whole product with `row`; changed by the caller to compute parts.
   Gemm::Args Args() {
     Gemm::Args args;
-    args.x = x_.data() + 1;
-    args.x_stride = weights_.matrix().k + 3;
+    args.x = x_.data() + (form_.aligned ? 0 : 1);
+    args.x_stride = form_.aligned ? (weights_.matrix().k + 3) / 4 * 4 : weights_.matrix().k + 3;
     args.x_rows = form_.map_x ? x_rows_.data() : nullptr;
     args.m = m_;
     args.w = &weights_.matrix();
@@ -78,7 +79,7 @@ class GemmProblem {
            " leaf=" + std::to_string(w.leaf) + " phase=" + std::to_string(w.phase) + " " +
            std::string(FormatRow(w.format).name) + (form_.numerics == Numerics::kExact ? " exact" : " fast") +
            (form_.sums ? " sums" : " y") + (form_.map_x ? " x_rows" : "") + (form_.map_y ? " y_rows" : "") +
-           (form_.scale ? " scale" : "");
+           (form_.scale ? " scale" : "") + (form_.aligned ? " aligned" : "");
   }
 
   const Packed& weights() const { return weights_; }
@@ -102,6 +103,7 @@ inline GemmForm FormNumber(uint64_t i) {
   form.map_x = (i & 4) != 0;
   form.map_y = (i & 8) != 0;
   form.scale = form.sums && (i & 16) != 0;
+  form.aligned = (i & 32) != 0;
   return form;
 }
 

@@ -48,7 +48,7 @@ void CompareNonFinite(RowLog* log) {
   const float bad[] = {kInf, -kInf, kNaN, -kNaN, 3e38F, -3e38F};
   for (int round = 0; round < 200; ++round) {
     const int64_t m = kRowCounts[random() % std::size(kRowCounts)];
-    GemmForm form = FormNumber(random() % 32);
+    GemmForm form = FormNumber(random() % 64);
     form.numerics = Numerics::kExact;
     GemmProblem problem(Shape(random(), 70, 67, 16), m, form, &random);
     for (uint64_t i = 0, count = 1 + random() % 40; i < count; ++i) {
@@ -66,14 +66,14 @@ void CompareLarge(RowLog* log) {
   for (const WeightFormatRow& format : Formats()) {
     for (const auto& [n, k, leaf] : {std::tuple{65, 5120, 256}, {33, 17408, 128}, {160, 7168, 256}}) {
       for (const int64_t m : {1, 2, 3, 4, 5, 8, 13, 16, 65}) {
-        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++), &random);
+        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++ * 33), &random);
         CompareProblem(log, &problem, "");
       }
     }
   }
   for (uint64_t form = 0; form < 32; ++form) {
-    GemmProblem problem({WeightFormat::kBF16, 1031, 2048, 256}, 1 + static_cast<int64_t>(form % 16), FormNumber(form),
-                        &random);
+    GemmProblem problem({WeightFormat::kBF16, 1031, 2048, 256}, 1 + static_cast<int64_t>(form % 16),
+                        FormNumber(form | 32), &random);
     CompareProblem(log, &problem, "");
   }
 }
@@ -93,7 +93,7 @@ void CompareGemm(RowLog* log) {
       }
     }
   }
-  for (uint64_t form = 0; form < 32; ++form) {
+  for (uint64_t form = 0; form < 64; ++form) {
     for (const WeightFormatRow& format : Formats()) {
       constexpr int64_t kRows[] = {1, 13, 97};
       GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form), &random);

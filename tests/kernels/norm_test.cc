@@ -12,7 +12,7 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 127, 256, 1031};
+constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 127, 256, 1031, 5120, 7168};
 
 // Rows inside wider rows: `heads` rows of n with a gap behind each, three more floats behind all.
 NestedRows Nested(int64_t heads, int64_t n, int64_t gap) { return {heads, heads * (n + gap) + 3, n + gap}; }

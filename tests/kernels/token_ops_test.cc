@@ -14,9 +14,9 @@ namespace trivet::kernels {
 
 void CompareEmbed(RowLog* log) {
   std::mt19937_64 random(71);
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kF32}) {
-    for (const int64_t hidden : {1, 17, 64}) {
-      const Packed table({format, 40, hidden, 64}, &random);
+  for (const WeightFormatRow& format : Formats()) {
+    for (const int64_t hidden : {1, 17, 64, 300}) {
+      const Packed table({format.format, 40, hidden, 64}, &random);
       const std::vector<int32_t> tokens = {0, 99, 100, 131, 132, 138, 139, 500};
       log->Compare<Embed>("hidden " + std::to_string(hidden), [&](const KernelRow<Embed>& row, Outputs* outputs) {
         Guarded<float> x(8 * hidden, 1);
@@ -30,7 +30,7 @@ void CompareEmbed(RowLog* log) {
 
 void CompareRope(RowLog* log) {
   std::mt19937_64 random(72);
-  for (const int64_t half : {1, 8, 13, 32}) {
+  for (const int64_t half : {1, 8, 13, 32, 128}) {
     const int64_t head_stride = 2 * half + 3, stride = 3 * head_stride + 1;
     const std::vector<float> x = RandomValues(4 * stride, &random), cos = RandomValues(4 * half, &random),
                              sin = RandomValues(4 * half, &random);
@@ -45,28 +45,49 @@ void CompareRope(RowLog* log) {
 
 void CompareRoute(RowLog* log) {
   std::mt19937_64 random(73);
-  for (const int64_t experts : {1, 5, 32, 131}) {
+  for (const int64_t experts : {1, 5, 32, 131, 256}) {
     const int64_t top_k = std::min<int64_t>(experts, 8);
     std::vector<float> logits = RandomValues(9 * (experts + 2), &random, 3);
     for (float& logit : logits) logit = std::round(logit);  // many ties
-    log->Compare<Route>("experts " + std::to_string(experts), [&](const KernelRow<Route>& row, Outputs* outputs) {
-      Guarded<int32_t> chosen(9 * top_k, 1);
-      Guarded<float> weights(9 * top_k, 1);
-      row.run({logits.data(), experts + 2, experts, top_k, chosen.data(), weights.data(), 0, 9});
-      outputs->Take(chosen);
-      outputs->Take(weights);
-    });
+    const std::vector<float> correction = RandomValues(experts, &random);
+    const std::vector<int32_t> slot_of = Shuffled(experts, &random);
+    for (int form = 0; form < 24; ++form) {
+      log->Compare<Route>("experts " + std::to_string(experts) + ", form " + std::to_string(form),
+                          [&](const KernelRow<Route>& row, Outputs* outputs) {
+                            Guarded<int32_t> chosen(9 * top_k, 1);
+                            Guarded<float> weights(9 * top_k, 1);
+                            Route::Args args{logits.data(), experts + 2,    experts, top_k,
+                                             chosen.data(), weights.data(), 0,       9};
+                            args.kind = static_cast<RouterKind>(form % 3);
+                            args.correction = form % 2 == 0 ? correction.data() : nullptr;
+                            args.renormalise = form % 4 < 2;
+                            args.scaling = form < 12 ? 1.0F : 2.5F;
+                            if (form % 5 == 0) args.slot_of = slot_of.data();
+                            if (experts % 8 == 0 && form >= 6) args.groups = 8, args.groups_kept = 1 + form % 4;
+                            row.run(args);
+                            outputs->Take(chosen);
+                            outputs->Take(weights);
+                          });
+    }
   }
 }
 
 void CompareAddBias(RowLog* log) {
   std::mt19937_64 random(77);
-  for (const int64_t n : {1, 31, 100}) {
+  for (const int64_t n : {1, 31, 100, 7168}) {
     const std::vector<float> x = RandomValues(3 * (n + 2), &random), bias = RandomValues(n, &random);
     log->Compare<AddBias>(std::to_string(n), [&](const KernelRow<AddBias>& row, Outputs* outputs) {
       Guarded<float> y(3 * (n + 2), 1);
       std::copy(x.begin(), x.end(), y.data());
       row.run({y.data(), n + 2, bias.data(), n, 0, 3});
+      outputs->Take(y);
+    });
+    const std::vector<float> biases = RandomValues(5 * n, &random);
+    const std::vector<int32_t> rows = {4, -1, 2};
+    log->Compare<AddBias>(std::to_string(n) + ", rows", [&](const KernelRow<AddBias>& row, Outputs* outputs) {
+      Guarded<float> y(3 * (n + 2), 1);
+      std::copy(x.begin(), x.end(), y.data());
+      row.run({y.data(), n + 2, biases.data(), n, 0, 3, rows.data()});
       outputs->Take(y);
     });
   }

@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: Apache-2.0
+// Launches of the product for one weight format.
+#pragma once
+
+#include "kernels/expert_gemm.h"
+#include "kernels/gemm_panel.cuh"
+
+namespace trivet::kernels {
+
+/// Warps that keep a large device's memory busy: sixteen for each of its multiprocessors.
+inline constexpr int64_t kBusyWarps = 2112;
+
+/// Blocks that share the leaves of a tile, where the grid has `warps` warps without: as many as keep a device busy.
+inline int64_t SplitsOf(int64_t warps, int64_t leaves, bool in_place) {
+  const int64_t wanted = std::clamp<int64_t>(CeilDiv(kBusyWarps, warps), 1, leaves);
+  if (in_place) return std::min<int64_t>(wanted, 64);
+  // A cluster has at most eight blocks, of a power of two.
+  return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
+}
+
+/// Whether the calling thread's device joins blocks to clusters.
+inline bool HasClusters() {
+  int device = 0, major = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
+  return major >= 9;
+}
+
+/// A launch of blocks of kTileWarps warps, those along z as a cluster where that is asked for.
+struct TileLaunch {
+  dim3 grid;
+  bool cluster;
+
+  template <class... Parameters, class... Arguments>
+  void Run(void (*kernel)(Parameters...), const Arguments&... arguments) const {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(kWarp, kTileWarps);
+    config.stream = cudaStreamPerThread;
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {1, 1, grid.z};
+    config.attrs = &attribute;
+    config.numAttrs = cluster ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, arguments...);
+  }
+};
+
+/// The launch for `rows` groups of rows and `tiles` tiles of `w`. Only exact sums can be shared by blocks.
+inline TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
+  const int64_t blocks = CeilDiv(tiles, kTileWarps), leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
+  const bool shareable = exact && (in_place || HasClusters());
+  const int64_t splits = shareable ? SplitsOf(rows * blocks * kTileWarps, leaves, in_place) : 1;
+  return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(splits)),
+          splits > 1 && !in_place};
+}
+
+/// Whether rows of x can be read four columns at a time.
+inline bool RowsAreAligned(const float* x, int64_t stride) {
+  return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
+}
+
+/// What the blocks of a grid as TileLaunchOf makes it multiply.
+template <WeightFormat kFormat>
+__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, bool exact,
+                                 bool in_place) {
+  using Reader = ChunkReader<kFormat>;
+  const int leaves = static_cast<int>(CeilDiv(w.k, w.leaf)), split = static_cast<int>(blockIdx.z);
+  const int splits = static_cast<int>(gridDim.z);
+  TileProduct product{w, TileBytes<kFormat>(w.phase + w.k)};
+  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * kTileWarps;
+  product.tile_end = tile_end;
+  product.leaf_begin = leaves * split / splits;
+  product.leaf_end = leaves * (split + 1) / splits;
+  product.exact = exact;
+  product.whole_chunks = w.leaf % Reader::kColumns == 0 && w.phase % Reader::kColumns == 0;
+  product.cluster = splits > 1 && !in_place;
+  return product;
+}
+
+/// Rows [blockIdx.x * kRows, ...) with a tile a warp.
+template <WeightFormat kFormat, int kRows>
+__global__ void __launch_bounds__(kTileWarps* kWarp, kRows == 1 ? 8 : 5)
+    GemmKernel(const Gemm::Args args, const PackedMatrix w) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows;
+  const TileProduct product =
+      ProductOf<kFormat>(w, args.tile_begin, args.tile_end, args.numerics == Numerics::kExact, args.y == nullptr);
+  TileRows rows;
+  rows.count = static_cast<int>(std::min<int64_t>(kRows, args.m - first));
+  rows.x = args.x;
+  rows.x_rows = args.x_rows == nullptr ? nullptr : args.x_rows + first;
+  rows.first = rows.y_first = first;
+  rows.x_stride = args.x_stride;
+  rows.scales = args.row_scale == nullptr ? nullptr : args.row_scale + first;
+  rows.y_rows = args.y_rows == nullptr ? nullptr : args.y_rows + first;
+  rows.y_stride = args.y_stride;
+  MultiplyTiles<kFormat, kRows>(product, rows, {args.y, args.sums_fixed, args.sums_fast, args.flags});
+}
+
+/// Launches with kRows rows a block.
+template <WeightFormat kFormat, int kRows>
+void LaunchRows(const Gemm::Args& args) {
+  TileLaunchOf(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin, args.numerics == Numerics::kExact,
+               args.y == nullptr)
+      .Run(GemmKernel<kFormat, kRows>, args, *args.w);
+}
+
+/// The slot and the first position of block number `block`, where every slot's positions fill blocks of `rows`; slot -1
+/// behind the last. By one warp.
+__device__ inline int2 PanelOf(const ExpertGemm::Args& args, int block, int rows) {
+  const int slots = static_cast<int>(args.w.size()), lane = static_cast<int>(threadIdx.x);
+  for (int base = 0; base < slots; base += kWarp) {
+    const int slot = base + lane;
+    const int first = slot < slots ? args.offsets[slot] : 0, last = slot < slots ? args.offsets[slot + 1] : 0;
+    const int blocks = (last - first + rows - 1) / rows;
+    int end = blocks;  // of the blocks of this slot and those before it
+    for (int step = 1; step < kWarp; step *= 2) {
+      const int other = __shfl_up_sync(kAllLanes, end, step);
+      end += lane >= step ? other : 0;
+    }
+    const uint32_t behind = __ballot_sync(kAllLanes, block < end);
+    if (behind != 0) {
+      const int owner = __ffs(static_cast<int>(behind)) - 1;
+      const int at = first + (block - (end - blocks)) * rows;
+      return make_int2(base + owner, __shfl_sync(kAllLanes, at, owner));
+    }
+    block -= __shfl_sync(kAllLanes, end, kWarp - 1);
+  }
+  return make_int2(-1, 0);
+}
+
+/// What panels multiply: a matrix, or where it has none (data is null), the experts' matrices.
+struct PanelJob {
+  Gemm::Args gemm;
+  PackedMatrix w;
+  ExpertGemm::Args experts;
+};
+
+/// Rows of a plain product that block `block` multiplies.
+template <int kRows, class Shared>
+__device__ PanelProduct PlainRows(const Gemm::Args& args, const PackedMatrix& w, Shared& shared, int thread) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows;
+  PanelProduct product{w};
+  product.tile = args.tile_begin;
+  product.tile_end = args.tile_end;
+  product.rows = static_cast<int>(std::min<int64_t>(kRows, args.m - first));
+  product.exact = args.numerics == Numerics::kExact;
+  if (thread < kRows) {
+    const int64_t m = first + min(thread, product.rows - 1);
+    shared.rows[thread] = args.x + (args.x_rows == nullptr ? m : args.x_rows[m]) * args.x_stride;
+    shared.scales[thread] = args.row_scale == nullptr ? 1.0F : args.row_scale[m];
+    shared.outputs[thread] = (args.y_rows == nullptr ? m : args.y_rows[m]) * args.y_stride;
+  }
+  return product;
+}
+
+/// Positions of one slot that block `block` multiplies; none behind the last slot's.
+template <int kRows, class Shared>
+__device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared, int thread) {
+  PanelProduct product{};
+  const int2 found = PanelOf(args, static_cast<int>(blockIdx.x), kRows);
+  if (found.x < 0) return product;
+  product.w = args.w_device[found.x];
+  product.tile = args.tile_begin;
+  product.tile_end = std::min(args.tile_end, CeilDiv(product.w.n, kTileRows));
+  product.rows = min(kRows, args.offsets[found.x + 1] - found.y);
+  product.exact = args.numerics == Numerics::kExact;
+  if (thread < kRows) {
+    const int64_t position = found.y + min(thread, product.rows - 1), pair = args.order[position];
+    const int64_t token = pair / args.top_k;
+    const bool sums = args.y == nullptr;
+    shared.rows[thread] = args.x + (sums ? position : token) * args.x_stride;
+    shared.scales[thread] = sums ? args.weights[pair] : 1.0F;
+    shared.outputs[thread] = (sums ? token : position) * args.y_stride;
+  }
+  return product;
+}
+
+/// 16 * kRowsEach rows or positions with two tiles.
+template <WeightFormat kFormat, int kRowsEach>
+__global__ void __launch_bounds__(kPanelThreads, 2) PanelKernel(const PanelJob job) {
+  using Shared = PanelShared<kRowsEach>;
+  extern __shared__ __align__(16) unsigned char memory[];
+  Shared& shared = *reinterpret_cast<Shared*>(memory);
+  const int thread = Panel<kFormat, kRowsEach>::Thread();
+  const bool plain = job.w.data != nullptr;
+  PanelProduct product = plain ? PlainRows<Shared::kRows>(job.gemm, job.w, shared, thread)
+                               : ExpertRows<Shared::kRows>(job.experts, shared, thread);
+  product.tile_bytes = TileBytes<kFormat>(product.w.phase + product.w.k);
+  product.tile += static_cast<int64_t>(blockIdx.y) * kPanelTiles;
+  if (product.tile >= product.tile_end) return;
+  __syncthreads();
+  const TileOutput out =
+      plain ? TileOutput{job.gemm.y, job.gemm.sums_fixed, job.gemm.sums_fast, job.gemm.flags}
+            : TileOutput{job.experts.y, job.experts.sums_fixed, job.experts.sums_fast, job.experts.flags};
+  MultiplyPanel<kFormat, kRowsEach>(product, shared, out);
+}
+
+/// Launches panels of 16 * kRowsEach rows on a grid of that many panels and `tiles` tiles.
+template <WeightFormat kFormat, int kRowsEach>
+void LaunchPanels(const PanelJob& job, int64_t panels, int64_t tiles) {
+  constexpr size_t kShared = sizeof(PanelShared<kRowsEach>);
+  // A device that has less refuses the launch, which CheckLaunch reports.
+  cudaFuncSetAttribute(PanelKernel<kFormat, kRowsEach>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(kShared));
+  const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, kPanelTiles));
+  PanelKernel<kFormat, kRowsEach><<<grid, dim3(kWarp, kPanelThreads / kWarp), kShared>>>(job);
+}
+
+/// Launches the product of a matrix in kFormat.
+template <WeightFormat kFormat>
+void LaunchGemm(const Gemm::Args& args) {
+  if (args.m == 1) return LaunchRows<kFormat, 1>(args);
+  if (args.m <= 4) return LaunchRows<kFormat, 4>(args);
+  if (args.m <= 16 || !FitsPanels<kFormat>(*args.w) || !RowsAreAligned(args.x, args.x_stride)) {
+    return LaunchRows<kFormat, 8>(args);
+  }
+  const PanelJob job{args, *args.w, {}};
+  const int64_t tiles = args.tile_end - args.tile_begin;
+  if (args.m <= 64) return LaunchPanels<kFormat, 2>(job, CeilDiv(args.m, 32), tiles);
+  LaunchPanels<kFormat, 8>(job, CeilDiv(args.m, 128), tiles);
+}
+
+/// The product of the pair at position `i` with a block's tiles of its expert; every block of a cluster takes part.
+template <WeightFormat kFormat>
+__device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
+  const int32_t slot = args.slot_at[i];
+  if (slot < 0) return;
+  const PackedMatrix w = args.w_device[slot];
+  const bool sums = args.y == nullptr;
+  const TileProduct product = ProductOf<kFormat>(w, args.tile_begin, std::min(args.tile_end, CeilDiv(w.n, kTileRows)),
+                                                 args.numerics == Numerics::kExact, sums);
+  if (product.tile >= product.tile_end) return;
+  const int32_t pair = args.order[i];
+  const int64_t token = pair / args.top_k;
+  TileRows row;
+  row.count = 1;
+  row.x = args.x;
+  row.x_rows = nullptr;
+  row.first = sums ? i : token;
+  row.x_stride = args.x_stride;
+  row.scales = sums ? args.weights + pair : nullptr;
+  row.y_rows = nullptr;
+  row.y_first = sums ? token : i;
+  row.y_stride = args.y_stride;
+  MultiplyTiles<kFormat, 1>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
+}
+
+/// One position a block; of float sums, one token, its positions in ascending order.
+template <WeightFormat kFormat>
+__global__ void __launch_bounds__(kTileWarps* kWarp, 8) ExpertGemmKernel(const ExpertGemm::Args args) {
+  const int64_t row = blockIdx.x;
+  if (args.sums_fast == nullptr) {
+    MultiplyPair<kFormat>(args, row);
+    return;
+  }
+  for (int64_t i = 0; i < args.pairs; ++i) {
+    if (args.order[i] / args.top_k != row) continue;
+    MultiplyPair<kFormat>(args, i);
+    __syncthreads();
+  }
+}
+
+/// Launches a product of experts in kFormat with `tiles` tiles, `some` of whose matrices is given.
+template <WeightFormat kFormat>
+void LaunchExpertGemm(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t tiles) {
+  const auto slots = static_cast<int64_t>(args.w.size());
+  const bool aligned = RowsAreAligned(args.x, args.x_stride);
+  const bool fit = std::all_of(args.w.begin(), args.w.end(),
+                               [](const PackedMatrix& w) { return w.n == 0 || FitsPanels<kFormat>(w); });
+  if (args.sums_fast == nullptr && aligned && fit && args.pairs > 4 * slots) {
+    const PanelJob job{{}, {}, args};
+    // Every slot wastes less than one panel.
+    if (args.pairs <= 64 * slots) return LaunchPanels<kFormat, 2>(job, args.pairs / 32 + slots, tiles);
+    return LaunchPanels<kFormat, 8>(job, args.pairs / 128 + slots, tiles);
+  }
+  const int64_t rows = args.sums_fast != nullptr ? args.pairs / args.top_k : args.pairs;
+  TileLaunchOf(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr)
+      .Run(ExpertGemmKernel<kFormat>, args);
+}
+
+}  // namespace trivet::kernels
