@@ -219,6 +219,22 @@ class ToolsTest(unittest.TestCase):
         self.assertEqual(answer.choices[0].message.role, "assistant")
 
 
+class LimitTest(unittest.TestCase):
+    def test_requests_end_in_time(self):
+        server = Server(DEMO, "--request-seconds", "0.2")
+        client = server.client()
+        options = {"model": "demo", "messages": ask("hi"), "max_tokens": 1900, "extra_body": {"ignore_eos": True}}
+        with self.assertRaises(openai.APIStatusError) as caught:
+            client.chat.completions.create(**options)
+        self.assertEqual((caught.exception.status_code, caught.exception.code), (504, "timeout"))
+        with self.assertRaises(openai.APIError) as caught:
+            list(client.chat.completions.create(**options, stream=True))
+        self.assertEqual(caught.exception.code, "timeout")
+        self.assertEqual(client.chat.completions.create(model="demo", messages=ask("hi"), max_tokens=1).choices[0].finish_reason,
+                         "length")
+        self.assertEqual(server.close(), 0)
+
+
 if __name__ == "__main__":
     if not PROGRAM.exists():
         sys.exit(f"{PROGRAM}: expected the program, found none; build it first")
