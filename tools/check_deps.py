@@ -20,7 +20,7 @@ LIBRARY_HOMES = (
     (re.compile(r"^(?:pcre2|utf8proc)"), re.compile(r"^src/text/")),
     (re.compile(r"^hwy/"), re.compile(r"^src/kernels/")),
     (re.compile(r"^CLI/"), re.compile(r"^src/cli/")),
-    (re.compile(r"^prometheus/"), re.compile(r"^src/server/metrics\.cc$")),
+    (re.compile(r"^prometheus/"), re.compile(r"^src/server/(metrics|request_stats)\.(h|cc)$")),
     (re.compile(r"^httplib\.h$"), re.compile(r"^src/server/http_server\.cc$")),
 )
 

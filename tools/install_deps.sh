@@ -5,11 +5,12 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tools/install_deps.sh [--dev] [--fuzz] [--python] [--check]
+usage: tools/install_deps.sh [--dev] [--fuzz] [--python] [--clients] [--check]
   (nothing)  compiler, build tools and libraries
   --dev      also clang-format and clang-tidy
   --fuzz     also clang and its fuzzing run-time library
   --python   also .venv/ with the packages of tools/requirements.txt, which some tests use as oracles
+  --clients  also chromium, which the dashboard's test looks through
   --check    only say by the exit status whether all packages are present
 USAGE
 }
@@ -24,6 +25,7 @@ for argument in "$@"; do
     --dev) packages+=(clang-format-14 clang-tidy-14) ;;
     --fuzz) packages+=(clang-14 libclang-rt-14-dev) ;;
     --python) with_python=true ;;
+    --clients) packages+=(chromium) ;;
     --check) check_only=true ;;
     -h | --help) usage && exit 0 ;;
     *) echo "install_deps: unknown option $argument" >&2 && usage >&2 && exit 2 ;;

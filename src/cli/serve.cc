@@ -15,9 +15,11 @@
 #include "cli/options.h"
 #include "cli/plan_table.h"
 #include "engine/constraints.h"
+#include "engine/plan_facts.h"
 #include "engine/prompts.h"
 #include "engine/request_options.h"
 #include "engine/service.h"
+#include "plan/plan_json.h"
 #include "server/api.h"
 #include "server/http_server.h"
 
@@ -28,7 +30,7 @@ struct ServeFlags {
   EngineFlags engine;
   server::HttpOptions http;
   std::string name;
-  double drain_seconds = 30;
+  double drain_seconds = 30, request_seconds = 0;
 };
 
 sigset_t EndSignals() {
@@ -85,6 +87,10 @@ Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded
   served.max_context = loaded.engine->limits().max_context;
   served.vocab = loaded.model->geometry.vocab;
   served.tool_style = engine::ToolStyleOf(prompts);
+  const plan::Geometry& geometry = loaded.model->geometry;
+  const plan::Layout& layout = loaded.engine->layout();
+  served.plan = plan::PlanJson(geometry, layout, plan::PriceLayout(geometry, layout, engine::BytesOf(*loaded.model)));
+  served.request_limit_us = static_cast<int64_t>(flags.request_seconds * 1e6);
   return served;
 }
 
@@ -97,6 +103,11 @@ Status Execute(const ServeFlags& flags) {
     return MakeError(Code::kUsage, fmt::format("--drain-seconds: expected 0 to 86400, found {}; choose a value in that "
                                                "range",
                                                flags.drain_seconds));
+  }
+  if (!(flags.request_seconds >= 0 && flags.request_seconds <= 86400)) {
+    return MakeError(Code::kUsage, fmt::format("--request-seconds: expected 0 to 86400, found {}; choose a value in "
+                                               "that range",
+                                               flags.request_seconds));
   }
   TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
@@ -134,6 +145,8 @@ Run AddServe(CLI::App* app) {
   app->add_option("--api-key", flags->http.api_key,
                   "key that every request but /health must carry as \"Authorization: Bearer KEY\"; none when empty");
   app->add_option("--served-model-name", flags->name, "name of the model in requests and answers; MODEL when empty");
+  app->add_option("--request-seconds", flags->request_seconds,
+                  "time for a request from its submission to its end; 0 is none");
   app->add_option("--drain-seconds", flags->drain_seconds,
                   "after SIGTERM or SIGINT, time for answers under way to end; a second signal ends them at once");
   return [flags] { return Execute(*flags); };

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "base/clock.h"
+
 namespace trivet::comm {
 namespace {
 
@@ -24,6 +26,17 @@ Algorithm Choose(int64_t bytes) { return bytes <= kOneShotBytes ? Algorithm::kOn
 }  // namespace
 
 const char* AlgorithmName(Algorithm algorithm) { return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot"; }
+
+// Adds the time of its life to a rank's time in collectives.
+class Communicator::Timer {
+ public:
+  explicit Timer(Communicator* comm) : total_(comm->group_->collective_us(comm->rank_)) {}
+  ~Timer() { total_.fetch_add(NowUs() - begin_, std::memory_order_relaxed); }
+
+ private:
+  std::atomic<int64_t>& total_;
+  const int64_t begin_ = NowUs();
+};
 
 Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
 Status Communicator::AllReduce(std::span<float> values) { return Reduce(values); }
@@ -49,6 +62,7 @@ void Communicator::Spoil(std::span<T> part) const {
 
 template <class T>
 Status Communicator::Reduce(std::span<T> values) {
+  const Timer timer(this);
   if (size() == 1 && fault_.kind == FaultKind::kNone) return {};
   const size_t most = kPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
@@ -110,6 +124,7 @@ uint32_t Communicator::AnyReport() const {
 
 Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns,
                                    std::span<float> full) {
+  const Timer timer(this);
   // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
   constexpr int64_t kMost = (kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
   const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, kMost);

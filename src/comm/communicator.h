@@ -76,6 +76,7 @@ class Communicator {
   void BeginStep() { site_ = 0; }
 
  private:
+  class Timer;
   template <class T>
   Status Reduce(std::span<T> values);
   template <class T>

@@ -28,6 +28,7 @@ struct Group::Control {
   struct alignas(64) PerRank {
     std::atomic<uint32_t> arrivals;  // barriers this rank has come to
     std::atomic<uint32_t> progress;
+    std::atomic<int64_t> collective_us;
     std::atomic<uint32_t> report;
   };
   alignas(64) std::atomic<uint32_t> generation;  // barriers completed
@@ -70,6 +71,7 @@ Group::Group(const GroupOptions& options, void* memory, int64_t bytes)
 Group::~Group() { ::munmap(control_, static_cast<size_t>(bytes_)); }
 
 std::atomic<uint32_t>& Group::progress(int64_t rank) { return control_->ranks[rank].progress; }
+std::atomic<int64_t>& Group::collective_us(int64_t rank) { return control_->ranks[rank].collective_us; }
 std::byte* Group::slot(int64_t rank, int64_t parity) { return slots_ + (rank * 2 + parity) * kSlotBytes; }
 std::byte* Group::result(int64_t parity) { return slot(options_.ranks, parity); }
 void Group::set_report(int64_t rank, uint32_t report) { control_->ranks[rank].report.store(report); }

@@ -53,6 +53,8 @@ class Group {
 
   /// The counter that `rank` raises as it works.
   std::atomic<uint32_t>& progress(int64_t rank);
+  /// Microseconds that a rank has spent in collectives of its steps, waiting for others included.
+  std::atomic<int64_t>& collective_us(int64_t rank);
 
   /// The bytes `rank` hands over in the calls of one parity, and those of the result both-shot algorithms share.
   std::byte* slot(int64_t rank, int64_t parity);

@@ -143,7 +143,12 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
     return ran.error();
   }
   times_.schedule_us += planned - begin;
-  times_.forward_us += NowUs() - planned;
+  const int64_t computed = NowUs();
+  times_.forward_us += computed - planned;
+  times_.collective_us.resize(static_cast<size_t>(layout_.ranks));
+  for (int64_t rank = 0; rank < layout_.ranks; ++rank) {
+    times_.collective_us[static_cast<size_t>(rank)] = group_->collective_us(rank).load(std::memory_order_relaxed);
+  }
   TRY(CheckRange());
   std::vector<sched::SampledToken> sampled;
   for (const sched::Span& span : plan.spans) {
@@ -158,6 +163,7 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
     }
   }
   const int64_t looked = NowUs();
+  times_.sample_us += looked - computed;
   scheduler_.Commit(plan, sampled);
   times_.schedule_us += NowUs() - looked;
   return true;

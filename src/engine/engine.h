@@ -42,9 +42,11 @@ struct EngineOptions {
 /// Time of loading and of the steps so far.
 struct EngineTimes {
   double load_s = 0;
-  int64_t weight_bytes = 0;  // resident on rank 0
-  int64_t schedule_us = 0;   // making step plans and moving sequences on, all steps
-  int64_t forward_us = 0;    // announcing steps and running them on all ranks, all steps
+  int64_t weight_bytes = 0;            // resident on rank 0
+  int64_t schedule_us = 0;             // making step plans and moving sequences on, all steps
+  int64_t forward_us = 0;              // announcing steps and running them on all ranks, all steps
+  int64_t sample_us = 0;               // from logits to tokens and texts, all steps
+  std::vector<int64_t> collective_us;  // of forward_us, by rank: exchanging with others, waiting for them included
 };
 
 /// Looks at the logits of one span and gives the sequence's next token when one is wanted.
@@ -81,6 +83,9 @@ class Engine {
 
   /// Looks after the ranks while there is nothing to do.  Errors: as Step, when one of them has died.
   Status Watch();
+
+  /// Whether the sequence has been given a place in the batch; it must exist.
+  bool Begun(SeqId id) const { return scheduler_.Find(id)->status != sched::SequenceStatus::kWaiting; }
 
   /// Tokens of the last step.
   int64_t step_tokens() const { return step_tokens_; }

@@ -51,6 +51,7 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
       new Active{std::move(request), {}, {}, std::move(detokenizer), std::move(stop), std::nullopt});
   if (active->request.constraint != nullptr) active->matcher.emplace(active->request.constraint);
   active->generation.index = submitted_;
+  active->generation.times.submitted_us = NowUs();
   active->generation.prompt = active->request.prompt;
   active->history.AddPrompt(active->request.prompt);
   active_.emplace(id, std::move(active));
@@ -178,10 +179,14 @@ Result<bool> Generator::Step(const GenerationSink& sink) {
   const Result<bool> stepped = engine_->Step(
       [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
         Active* active = active_.at(span.seq).get();
+        GenerationTimes& times = active->generation.times;
+        if (times.begun_us == 0) times.begun_us = begin;
         std::string piece;
         const std::optional<TokenId> token = Look(active, span, logits, wanted, &piece);
         const bool over = active->generation.finish != FinishReason::kNone;
         sampled += token.has_value();
+        if (token) times.last_us = NowUs();
+        if (times.first_us == 0) times.first_us = times.last_us;
         if (token || over) sink(active->generation, piece);
         if (over) ended.push_back(active->generation.index);
         return token;
@@ -193,6 +198,9 @@ Result<bool> Generator::Step(const GenerationSink& sink) {
   (tokens > sampled ? times_.prompt_s : times_.decode_s) += seconds;
   (tokens > sampled ? times_.prompt_tokens : times_.decode_tokens) += tokens;
   for (const int64_t index : ended) Cancel(index);
+  for (const auto& [id, active] : active_) {  // prompts under way
+    if (active->generation.times.begun_us == 0 && engine_->Begun(id)) active->generation.times.begun_us = begin;
+  }
   return true;
 }
 

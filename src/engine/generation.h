@@ -38,6 +38,14 @@ struct GenerationRequest {
   bool prompt_logprobs = false;  // and of the prompt's tokens
 };
 
+/// When things happened to a request, by NowUs(); 0: not yet.
+struct GenerationTimes {
+  int64_t submitted_us = 0;
+  int64_t begun_us = 0;  // the first step that it had a place in began
+  int64_t first_us = 0;  // its first token was sampled
+  int64_t last_us = 0;   // and its last so far
+};
+
 /// Why a generation ended.
 enum class FinishReason { kNone, kStop, kLength, kError };
 const char* FinishReasonName(FinishReason reason);
@@ -53,6 +61,7 @@ struct Generation {
   std::string text;                                     // without end token and stop string
   FinishReason finish = FinishReason::kNone;
   std::optional<Error> error;  // why no token could be sampled: kError
+  GenerationTimes times;
 };
 
 /// Called for every new piece of text (perhaps empty) and at the end of a request.

@@ -181,6 +181,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
       piece.logprobs.insert(piece.logprobs.end(), generation.logprobs.begin() + seen, generation.logprobs.end());
     }
     piece.finish = generation.finish;
+    piece.times = generation.times;
     channel.fresh[entry.request] = true;
     channel.news.notify_all();
   }

@@ -25,6 +25,7 @@ struct Piece {
   std::vector<TokenId> tokens;
   std::vector<sampling::SampleResult> logprobs, prompt_logprobs;  // where asked for
   FinishReason finish = FinishReason::kNone;
+  GenerationTimes times;
 };
 
 /// How busy a service is, as of its last step.

@@ -7,6 +7,8 @@
 #include <random>
 #include <utility>
 
+#include "base/clock.h"
+#include "server/dashboard.h"
 #include "server/metrics.h"
 
 namespace trivet::server {
@@ -32,24 +34,48 @@ ApiStatus ParseBody(const std::string& text, Json* body) {
 
 ApiAnswer ErrorAnswer(const ApiError& error) { return {error.status, error.ToJson(), nullptr}; }
 
-EventStream::EventStream(const ServedModel* served, ApiRequest request, const std::string& id, int64_t created)
-    : request_(std::move(request)), reply_(served, &request_, id, created) {}
+EventStream::EventStream(const ServedModel* served, ApiRequest request, const std::string& id, RequestStats* stats)
+    : served_(*served),
+      request_(std::move(request)),
+      stats_(stats),
+      begun_us_(NowUs()),
+      reply_(served, &request_, id, UnixSeconds()) {}
+
+ApiStatus EventStream::Read(int64_t wait_us, std::vector<engine::Piece>* pieces) {
+  const int64_t limit_us = served_.request_limit_us;
+  if (limit_us > 0 && NowUs() - begun_us_ > limit_us) {
+    return ApiError{504,
+                    fmt::format("request: expected to end within {:.1f} s, found that it did not; ask for less, or "
+                                "raise --request-seconds",
+                                static_cast<double>(limit_us) * 1e-6),
+                    "", "timeout"};
+  }
+  TRY_ASSIGN(*pieces, answers_->Read(wait_us));
+  return {};
+}
 
 std::string EventStream::Next(int64_t wait_us) {
-  const Result<std::vector<engine::Piece>> pieces = answers_->Read(wait_us);
-  if (!pieces.ok()) {
+  std::vector<engine::Piece> pieces;
+  if (const ApiStatus read = Read(wait_us, &pieces); !read.ok()) {
     done_ = true;
-    return EventFrame(FromError(pieces.error()).ToJson());
+    return EventFrame(read.error().ToJson());
   }
   std::string frames;
-  for (const engine::Piece& piece : *pieces) frames += reply_.Frames(piece);
+  for (const engine::Piece& piece : pieces) {
+    frames += reply_.Frames(piece);
+    if (piece.finish != engine::FinishReason::kNone) stats_->Add(reply_.Ended(piece));
+  }
   if (!reply_.done()) return frames;
   done_ = true;
   return frames + reply_.Closing();
 }
 
 Api::Api(engine::Service* service, ServedModel served, std::string version, int64_t created)
-    : service_(service), served_(std::move(served)), version_(std::move(version)), created_(created) {}
+    : service_(service),
+      served_(std::move(served)),
+      version_(std::move(version)),
+      created_(created),
+      stats_(served_.name) {}
 
 Json Api::ModelJson() const {
   return {{"id", served_.name},
@@ -73,7 +99,17 @@ ApiAnswer Api::Health() const {
 
 ApiAnswer Api::Version() const { return {200, {{"version", version_}}, nullptr}; }
 
-std::string Api::Metrics() const { return MetricsText(service_->counts(), served_.name); }
+std::string Api::Metrics() const { return MetricsText(service_->counts(), served_.name, stats_.Collect()); }
+
+ApiAnswer Api::Dashboard() const {
+  Json facts = {{"model", served_.name}, {"version", version_}, {"context", served_.max_context}};
+  const Status health = service_->health();
+  facts["health"] = health.ok() ? "ok" : health.error().message;
+  facts.update(DashboardJson(service_->counts()));
+  facts["recent"] = stats_.Recent();
+  facts["plan"] = served_.plan;
+  return {200, std::move(facts), nullptr};
+}
 
 ApiAnswer Api::Tokenize(const std::string& text) const {
   std::vector<TokenId> ids;
@@ -144,7 +180,7 @@ ApiAnswer Api::Generate(const std::string& text, Reader read, const std::functio
   if (const ApiStatus valid = read(served_, body, &request); !valid.ok()) return ErrorAnswer(valid.error());
   const bool streams = request.stream;
   const char* input = request.chat ? "messages" : "prompt";
-  auto stream = std::make_unique<EventStream>(&served_, std::move(request), NewId(), UnixSeconds());
+  auto stream = std::make_unique<EventStream>(&served_, std::move(request), NewId(), &stats_);
   Result<std::unique_ptr<engine::Answers>> answers = service_->Submit(stream->request_.Requests());
   if (!answers.ok()) return ErrorAnswer(FromError(answers.error(), input));
   stream->answers_ = std::move(answers).value();
@@ -155,9 +191,12 @@ ApiAnswer Api::Generate(const std::string& text, Reader read, const std::functio
 ApiAnswer Api::Await(std::unique_ptr<EventStream> stream, const std::function<bool()>& gone) const {
   while (!stream->reply_.done()) {
     if (gone()) return ErrorAnswer({499, "client: expected to wait for the answer, found that it left", "", ""});
-    const Result<std::vector<engine::Piece>> pieces = stream->answers_->Read(kLookUs);
-    if (!pieces.ok()) return ErrorAnswer(FromError(pieces.error()));
-    for (const engine::Piece& piece : *pieces) stream->reply_.Add(piece);
+    std::vector<engine::Piece> pieces;
+    if (const ApiStatus read = stream->Read(kLookUs, &pieces); !read.ok()) return ErrorAnswer(read.error());
+    for (const engine::Piece& piece : pieces) {
+      stream->reply_.Add(piece);
+      if (piece.finish != engine::FinishReason::kNone) stream->stats_->Add(stream->reply_.Ended(piece));
+    }
   }
   return {200, stream->reply_.Whole(), nullptr};
 }

@@ -13,6 +13,7 @@
 #include "server/api_error.h"
 #include "server/api_request.h"
 #include "server/reply.h"
+#include "server/request_stats.h"
 
 namespace trivet::server {
 
@@ -23,7 +24,8 @@ inline constexpr int64_t kMaxAtWork = 224;
 class EventStream {
  public:
   /// Takes over what it shows.
-  EventStream(const ServedModel* served, ApiRequest request, const std::string& id, int64_t created);
+  ///   stats  counts the answers that end
+  EventStream(const ServedModel* served, ApiRequest request, const std::string& id, RequestStats* stats);
 
   /// The next events; waits for them at most `wait_us` and returns an empty text when none came. A failure is the last.
   std::string Next(int64_t wait_us);
@@ -32,7 +34,13 @@ class EventStream {
 
  private:
   friend class Api;
+  // What has come, at most one piece an answer, counted where it ends one.  Errors: also 504 when the time is up.
+  ApiStatus Read(int64_t wait_us, std::vector<engine::Piece>* pieces);
+
+  const ServedModel& served_;
   const ApiRequest request_;
+  RequestStats* const stats_;
+  const int64_t begun_us_;
   Reply reply_;
   std::unique_ptr<engine::Answers> answers_;
   std::shared_ptr<void> place_;  // shared_ptr: frees the request's place among those at work, whatever way it ends
@@ -59,6 +67,9 @@ class Api {
   ApiAnswer Health() const;
   ApiAnswer Version() const;
 
+  /// GET /dashboard.json: what the dashboard shows.
+  ApiAnswer Dashboard() const;
+
   /// GET /metrics: plain text for Prometheus.
   std::string Metrics() const;
 
@@ -81,6 +92,7 @@ class Api {
   const ServedModel served_;
   const std::string version_;
   const int64_t created_;
+  RequestStats stats_;
   std::atomic<int64_t> at_work_ = 0;
 };
 

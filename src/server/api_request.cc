@@ -145,6 +145,7 @@ ApiStatus ReadShared(const ServedModel& served, const Json& body, ApiRequest* re
   }
   TRY(ReadInt(body, "n", {1, 128}, &request->choices));
   TRY(ReadStreaming(body, request));
+  TRY(ReadBool(body, "timings", &request->timings));
   TRY(ReadEnds(served, body, &request->base));
   TRY(ReadAnswerForm(body, served.constraints, &request->base.constraint));
   return ReadLogitBias(body, served.vocab, &request->base.sampling.logit_bias);

@@ -26,6 +26,8 @@ struct ServedModel {
   int64_t max_context = 0;  // tokens
   int64_t vocab = 0;
   engine::ToolStyle tool_style = engine::ToolStyle::kJson;
+  Json plan;                     // what the dashboard draws
+  int64_t request_limit_us = 0;  // of time from submission to the end; 0: none
 };
 
 /// Most answers to one request: prompts times n.
@@ -38,7 +40,8 @@ struct ApiRequest {
   bool chat = false;
   bool stream = false, include_usage = false;
   bool echo = false;
-  int64_t choices = 1;  // answers to each prompt
+  bool timings = false;  // the answers tell their times
+  int64_t choices = 1;   // answers to each prompt
   std::vector<std::vector<TokenId>> prompts;
   engine::GenerationRequest base;  // of every answer, without prompt and choice
   Json tools;                      // functions that answers may call, or null

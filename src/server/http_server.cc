@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "base/str.h"
+#include "server/dashboard.h"
 
 namespace trivet::server {
 namespace {
@@ -103,8 +104,8 @@ void Send(const ApiAnswer& answer, httplib::Response* response) {
 
 bool KnownPath(const std::string& path) {
   constexpr std::string_view kPaths[] = {
-      "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize", "/health", "/version",
-      "/metrics"};
+      "/",       "/dashboard.json", "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
+      "/health", "/version",        "/metrics"};
   return std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
 }
 
@@ -223,7 +224,7 @@ class HttpServer::Impl : public httplib::Server {
   }
 
   bool Authorized(const httplib::Request& request) const {
-    if (options_.api_key.empty() || request.path == "/health") return true;
+    if (options_.api_key.empty() || request.path == "/health" || request.path == "/") return true;
     return Same(request.get_header_value("Authorization"), "Bearer " + options_.api_key);
   }
 
@@ -241,6 +242,12 @@ class HttpServer::Impl : public httplib::Server {
     Get("/v1/models", [this](const Request&, Response& response) { Send(api_->Models(), &response); });
     Get("/v1/models/(.+)",
         [this](const Request& request, Response& response) { Send(api_->Model(request.matches[1].str()), &response); });
+    Get("/", [](const Request&, Response& response) {
+      response.set_header("Content-Security-Policy",
+                          "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'");
+      response.set_content(DashboardPage().data(), DashboardPage().size(), "text/html; charset=utf-8");
+    });
+    Get("/dashboard.json", [this](const Request&, Response& response) { Send(api_->Dashboard(), &response); });
     Get("/health", [this](const Request&, Response& response) { Send(api_->Health(), &response); });
     Get("/version", [this](const Request&, Response& response) { Send(api_->Version(), &response); });
     Get("/metrics", [this](const Request&, Response& response) {

@@ -48,9 +48,25 @@ prometheus::MetricFamily MemoryFamily(const plan::MemoryPlan& memory, const std:
   return family;
 }
 
+// What each rank's share of the steps' time went to other ranks.
+prometheus::MetricFamily CollectiveFamily(const engine::EngineTimes& times, const std::string& model) {
+  prometheus::MetricFamily family{"trivet_collective_seconds_total",
+                                  "Of forward_seconds_total, time in exchanges with other ranks, waiting included.",
+                                  MetricType::Counter,
+                                  {}};
+  for (size_t r = 0; r < times.collective_us.size(); ++r) {
+    prometheus::ClientMetric metric;
+    metric.label = {{"model_name", model}, {"rank", std::to_string(r)}};
+    metric.counter.value = static_cast<double>(times.collective_us[r]) * 1e-6;
+    family.metric.push_back(metric);
+  }
+  return family;
+}
+
 }  // namespace
 
-std::string MetricsText(const engine::ServiceCounts& counts, const std::string& model) {
+std::string MetricsText(const engine::ServiceCounts& counts, const std::string& model,
+                        std::vector<prometheus::MetricFamily> more) {
   const sched::SchedulerCounts& scheduler = counts.scheduler;
   const auto used = static_cast<double>(counts.pages - scheduler.free_pages) / static_cast<double>(counts.pages);
   const auto number = [](int64_t value) { return static_cast<double>(value); };
@@ -86,10 +102,14 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
       {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
       {"forward_seconds_total", nullptr, "Time of all steps on all ranks.", MetricType::Counter,
        seconds(counts.times.forward_us)},
+      {"sample_seconds_total", nullptr, "Time from logits to tokens and texts.", MetricType::Counter,
+       seconds(counts.times.sample_us)},
       {"schedule_seconds_total", nullptr, "Time of choosing what steps compute.", MetricType::Counter,
        seconds(counts.times.schedule_us)},
   };
-  std::vector<prometheus::MetricFamily> families = {MemoryFamily(counts.memory, model)};
+  std::vector<prometheus::MetricFamily> families = std::move(more);
+  families.push_back(MemoryFamily(counts.memory, model));
+  families.push_back(CollectiveFamily(counts.times, model));
   for (const Row& row : rows) {
     families.push_back(Family(std::string("trivet_") + row.name, row, model));
     if (row.alias != nullptr) families.push_back(Family(std::string("vllm:") + row.alias, row, model));

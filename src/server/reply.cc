@@ -47,6 +47,22 @@ Json Reply::ReasonOf(const engine::Piece& piece) const {
   return engine::FinishReasonName(piece.finish);
 }
 
+void Reply::AddEnd(const engine::Piece& piece, Json* choice) const {
+  (*choice)["finish_reason"] = ReasonOf(piece);
+  if (request_.timings) (*choice)["timings"] = TimingsJson(Ended(piece));
+}
+
+EndedAnswer Reply::Ended(const engine::Piece& piece) const {
+  const size_t prompt = piece.request / static_cast<size_t>(request_.choices);
+  const Json reason = ReasonOf(piece);
+  return {created_,
+          request_.chat,
+          static_cast<int64_t>(request_.prompts[prompt].size()),
+          answers_[piece.request].tokens,
+          reason.is_null() ? "" : reason.get<std::string>(),
+          piece.times};
+}
+
 Json Reply::CallOf(size_t index, engine::ToolCall call) {
   const int64_t number = answers_[index].calls++;
   return {{"id", fmt::format("call_{}_{}_{}", id_.substr(id_.find('-') + 1), index, number)},
@@ -104,6 +120,7 @@ void Reply::Add(const engine::Piece& piece) {
   Append(&whole.logprobs, piece.logprobs);
   Append(&whole.prompt_logprobs, piece.prompt_logprobs);
   whole.finish = piece.finish;
+  whole.times = piece.times;
 }
 
 Json Reply::Head(bool chunk) const {
@@ -200,7 +217,7 @@ Json Reply::Whole() {
       choice["text"] = Echoed(i) + piece.text;
       choice["logprobs"] = CompletionLogprobs(piece, true, &characters);
     }
-    choice["finish_reason"] = ReasonOf(piece);
+    AddEnd(piece, &choice);
     choices.push_back(std::move(choice));
   }
   whole["choices"] = std::move(choices);
@@ -239,7 +256,7 @@ std::string Reply::Frames(const engine::Piece& piece) {
   }
   if (piece.finish != engine::FinishReason::kNone) {
     choices.push_back(request_.chat ? Json{{"delta", Json::object()}} : Json{{"text", ""}});
-    choices.back()["finish_reason"] = ReasonOf(piece);
+    AddEnd(piece, &choices.back());
   }
   std::string frames;
   for (Json& choice : choices) frames += EventFrame(Chunk(piece.request, std::move(choice)));

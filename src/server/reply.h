@@ -10,6 +10,7 @@
 #include "base/json.h"
 #include "engine/service.h"
 #include "server/api_request.h"
+#include "server/request_stats.h"
 
 namespace trivet::server {
 
@@ -26,6 +27,8 @@ class Reply {
   void Add(const engine::Piece& piece);
   /// Takes a piece and gives the events that show it: text and log-probabilities, then the reason of the end.
   std::string Frames(const engine::Piece& piece);
+  /// What is known of an answer that a piece has ended.
+  EndedAnswer Ended(const engine::Piece& piece) const;
   /// Whether every answer has ended.
   bool done() const { return ended_ == answers_.size(); }
 
@@ -55,6 +58,7 @@ class Reply {
   Json CompletionLogprobs(const engine::Piece& piece, bool first, int64_t* characters) const;
   void Count(const engine::Piece& piece);
   Json ReasonOf(const engine::Piece& piece) const;
+  void AddEnd(const engine::Piece& piece, Json* choice) const;
   std::vector<engine::ToolPiece> Parts(const engine::Piece& piece);
   Json MessageOf(const engine::Piece& piece);
   std::vector<Json> DeltasOf(const engine::Piece& piece);

@@ -5,9 +5,11 @@
 import json
 import pathlib
 import shutil
+import subprocess
 import sys
 import tempfile
 import unittest
+import urllib.request
 
 import jsonschema
 import openai
@@ -84,6 +86,44 @@ class DemoTest(unittest.TestCase):
             self.assertTrue(all(prompt[at:].startswith(token) for at, token in zip(offsets, choice.logprobs.tokens)))
         streamed = self.client.completions.create(model="demo", prompt="Count from 1 to", max_tokens=8, n=2, stream=True)
         self.assertEqual({choice.index for chunk in streamed for choice in chunk.choices}, {0, 1})
+
+    def test_scoring_as_lm_eval_asks_for_it(self):
+        # The requests of its local-completions for log-likelihoods, and how it reads the answers.
+        pairs = (("Count from 48 to 50. ", "48, 49"), ("one ", "zebra"))
+        ids = [[self.post("/tokenize", prompt=text, add_special_tokens=False)["tokens"] for text in pair] for pair in pairs]
+        answer = self.post("/v1/completions", prompt=[context + ending for context, ending in ids], model="demo",
+                           max_tokens=1, logprobs=1, echo=True, temperature=0, seed=1234)
+        for choice, (context, ending) in zip(sorted(answer["choices"], key=lambda one: one["index"]), ids):
+            scores = choice["logprobs"]["token_logprobs"][len(context):-1]
+            tops = choice["logprobs"]["top_logprobs"][len(context):-1]
+            self.assertEqual(len(scores), len(ending))
+            self.assertTrue(all(score <= 0 and score <= max(top.values()) for score, top in zip(scores, tops)))
+
+    def post(self, path, **body):
+        request = urllib.request.Request(self.server.url + path, json.dumps(body).encode(),
+                                         {"Authorization": "Bearer " + KEY, "Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=60) as response:
+            return json.load(response)
+
+    def test_curl_streams(self):
+        body = {"model": "demo", "messages": ask("Count from 48 to 52."), "stream": True, "timings": True}
+        done = subprocess.run(["curl", "-sN", self.server.url + "/v1/chat/completions", "-H", "Authorization: Bearer " + KEY,
+                               "-d", json.dumps(body)], capture_output=True, text=True, timeout=60, check=True)
+        events = [line[6:] for line in done.stdout.splitlines() if line]
+        self.assertEqual(events[-1], "[DONE]")
+        choices = [json.loads(event)["choices"][0] for event in events[:-1]]
+        self.assertEqual("".join(choice["delta"].get("content", "") for choice in choices), "48, 49, 50, 51, 52")
+        self.assertGreater(choices[-1]["timings"]["predicted_per_second"], 0)
+
+    def test_every_length_streams_as_it_answers(self):
+        tokens = self.post("/tokenize", prompt="日本語 😀 é 語", add_special_tokens=False)["tokens"]
+        bias = {str(token): 30 for token in tokens}
+        for most in range(1, 65):
+            options = {"max_tokens": most, "temperature": 1.5, "seed": most, "logit_bias": bias}
+            whole = self.chat("hi", **options).choices[0]
+            chunks = list(self.chat("hi", stream=True, **options))
+            self.assertEqual("".join(chunk.choices[0].delta.content or "" for chunk in chunks), whole.message.content)
+            self.assertEqual(chunks[-1].choices[0].finish_reason, whole.finish_reason)
 
     def test_choices_stop_and_bias(self):
         answer = self.chat("Count from 48 to 52.", n=2, stop=["50"])
@@ -177,6 +217,22 @@ class ToolsTest(unittest.TestCase):
                                 {"role": "tool", "tool_call_id": "1", "content": "rain"}]
         answer = self.client.chat.completions.create(model="demo", messages=messages, tools=[TOOL], max_tokens=4)
         self.assertEqual(answer.choices[0].message.role, "assistant")
+
+
+class LimitTest(unittest.TestCase):
+    def test_requests_end_in_time(self):
+        server = Server(DEMO, "--request-seconds", "0.2")
+        client = server.client()
+        options = {"model": "demo", "messages": ask("hi"), "max_tokens": 1900, "extra_body": {"ignore_eos": True}}
+        with self.assertRaises(openai.APIStatusError) as caught:
+            client.chat.completions.create(**options)
+        self.assertEqual((caught.exception.status_code, caught.exception.code), (504, "timeout"))
+        with self.assertRaises(openai.APIError) as caught:
+            list(client.chat.completions.create(**options, stream=True))
+        self.assertEqual(caught.exception.code, "timeout")
+        self.assertEqual(client.chat.completions.create(model="demo", messages=ask("hi"), max_tokens=1).choices[0].finish_reason,
+                         "length")
+        self.assertEqual(server.close(), 0)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <thread>
 
 #include "tests/comm/ranks.h"
 
@@ -134,6 +136,19 @@ TEST(AllReduce, ThousandsOfCallsOfMixedSizesAndTypesUnderStalls) {
       }
     });
   }
+}
+
+TEST(AllReduce, TimeIsCountedByRank) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    if (rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(30));  // for which the others wait
+    std::vector<int64_t> values(10, rank);
+    EXPECT_TRUE(comm.AllReduce(std::span<int64_t>(values)).ok());
+  });
+  EXPECT_GE(group->collective_us(0).load(), 20000);
+  EXPECT_GE(group->collective_us(1).load(), 20000);
+  EXPECT_LT(group->collective_us(2).load(), group->collective_us(0).load());
 }
 
 TEST(AllReduce, AGroupOfOneKeepsEveryBit) {
