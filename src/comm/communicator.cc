@@ -93,9 +93,14 @@ std::span<T> Communicator::HostOf(std::span<T> values) {
   return {reinterpret_cast<T*>(staging_.data()), values.size()};
 }
 
+Result<int64_t> Communicator::NextSlots() {
+  if (group_->aborted()) return group_->AbortError();
+  return calls_++ & 1;
+}
+
 template <class T>
 Status Communicator::ReducePiece(std::span<T> values) {
-  const int64_t parity = calls_++ & 1;
+  TRY_ASSIGN(const int64_t parity, NextSlots());
   const auto n = static_cast<int64_t>(values.size());
   const auto bytes = static_cast<int64_t>(values.size_bytes());
   std::span<T> part(reinterpret_cast<T*>(group_->slot(rank_, parity)), values.size());
@@ -152,7 +157,7 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
 
 // One exchange of a gather: a line with the place of the columns, then the columns, dense.
 Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full) {
-  const int64_t parity = calls_++ & 1;
+  TRY_ASSIGN(const int64_t parity, NextSlots());
   auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
   header[0] = piece.begin;
   header[1] = piece.columns;
@@ -175,7 +180,7 @@ Result<std::vector<std::byte>> Communicator::Broadcast(std::span<const std::byte
   int64_t total = static_cast<int64_t>(bytes.size());
   int64_t done = 0;
   do {
-    const int64_t parity = calls_++ & 1;
+    TRY_ASSIGN(const int64_t parity, NextSlots());
     std::byte* slot = group_->slot(0, parity);
     if (rank_ == 0) {
       std::memcpy(slot, &total, 8);

@@ -88,6 +88,9 @@ class Communicator {
   // Where a sum is made before it goes to `values`: there, or in memory of the host.
   template <class T>
   std::span<T> HostOf(std::span<T> values);
+  // The parity of the slots for the next piece. A wait between pieces keeps a writer from overtaking a reader; an abort
+  // ends waits early, so nothing is written after one.  Errors: that of the abort.
+  Result<int64_t> NextSlots();
   Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full);
 
   Group* group_;

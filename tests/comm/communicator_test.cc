@@ -295,6 +295,31 @@ TEST(Communicator, CollectivesCountAsProgress) {
   });
 }
 
+// A peer that is behind may still read what was handed over before the abort.
+TEST(Communicator, NothingIsHandedOverOnceTheGroupHasAborted) {
+  const std::unique_ptr<Group> group = std::move(Group::Make({.ranks = 2})).value();
+  group->Abort("a rank is gone");
+  std::vector<float> values = {1, 2}, full(4);
+  const std::vector<std::byte> message(16, std::byte{7});
+  for (const int collective : {0, 1, 2}) {
+    for (int64_t parity = 0; parity < 2; ++parity) std::fill_n(group->slot(0, parity), 128, std::byte{0x5A});
+    Communicator comm(group.get(), 0);
+    const Status status = collective == 0   ? comm.AllReduce(std::span(values))
+                          : collective == 1 ? comm.GatherColumns({values.data(), 2, 2, 0}, 1, 4, full)
+                                            : [&]() -> Status {
+      const Result<std::vector<std::byte>> sent = comm.Broadcast(message, true);
+      return sent.ok() ? Status() : Status(sent.error());
+    }();
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().message, group->AbortError().message);
+    for (int64_t parity = 0; parity < 2; ++parity) {
+      EXPECT_TRUE(std::all_of(group->slot(0, parity), group->slot(0, parity) + 128,
+                              [](std::byte byte) { return byte == std::byte{0x5A}; }))
+          << "collective " << collective;
+    }
+  }
+}
+
 TEST(CommunicatorProcesses, AllCollectives) {
   const std::unique_ptr<Group> group = MakeGroup(3);
   const std::vector<int> statuses = WaitProcesses(StartProcesses(3, [&](int64_t rank) {
