@@ -34,6 +34,11 @@ class CtestInfoTest(tree.TreeTest):
                             '<skipped message="Unable to find executable"/></testcase></testsuite>')
         self.assertEqual(ctest_info.count(self.root / "r.xml")[0], [0, 1, 0])
 
+    def test_a_program_that_asks_to_be_skipped(self):
+        self.write("r.xml", '<testsuite><testcase name="t" status="notrun">'
+                            '<skipped message="SKIP_RETURN_CODE=77"/></testcase></testsuite>')
+        self.assertEqual(ctest_info.count(self.root / "r.xml")[0], [0, 0, 1])
+
     def test_unittest(self):
         text = "FAIL: test_a (x.X.test_a)\n----\nRan 5 tests in 0.1s\n\nFAILED (failures=1, skipped=2)\n"
         self.assertEqual(ctest_info.case_counts(text, False), (2, 1, 2, ["test_a (x.X.test_a)"]))
