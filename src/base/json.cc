@@ -125,6 +125,12 @@ const Json* Find(const Json& object, std::string_view key) {
   return it == object.end() ? nullptr : &*it;
 }
 
+const Json& Member(const Json& object, std::string_view key) {
+  static const Json kAbsent;
+  const Json* found = Find(object, key);
+  return found == nullptr ? kAbsent : *found;
+}
+
 Result<int64_t> GetInt(const Json& object, std::string_view key, int64_t fallback, std::string_view what) {
   const Json* value = Find(object, key);
   if (value == nullptr || value->is_null()) return fallback;

@@ -32,6 +32,9 @@ Result<Json> ReadJsonFile(const std::string& path, const JsonLimits& limits = {}
 /// Member `key` of `object`, or null when absent (or when `object` is no object).
 const Json* Find(const Json& object, std::string_view key);
 
+/// As Find, with a JSON null for a member that is absent.
+const Json& Member(const Json& object, std::string_view key);
+
 /// Typed members: absent gives `fallback`, a JSON null counts as absent, a wrong type is kInvalid.
 ///   what     the object's name for messages
 Result<int64_t> GetInt(const Json& object, std::string_view key, int64_t fallback, std::string_view what);

@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "base/clock.h"
-#include "base/machine_memory.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
 

@@ -17,13 +17,6 @@ namespace {
 using grammar::GrammarBuilder;
 using grammar::NodeId;
 
-const Json kAbsent;
-
-const Json& Get(const Json& object, std::string_view key) {
-  const Json* found = Find(object, key);
-  return found == nullptr ? kAbsent : *found;
-}
-
 // Any text without `end`, of whose bytes only the first is equal to its first.
 NodeId TextWithout(std::string_view end, GrammarBuilder* builder) {
   std::vector<NodeId> matched;  // so many bytes of `end`
@@ -50,9 +43,9 @@ class CallWriter {
   Result<NodeId> Write() {
     std::vector<NodeId> calls;
     for (const Json& tool : forced_.tools) {
-      const Json& function = Get(tool, "function");
+      const Json& function = Member(tool, "function");
       const Json empty = {{"type", "object"}, {"properties", Json::object()}};
-      const Json& given = Get(function, "parameters");
+      const Json& given = Member(function, "parameters");
       const Json& parameters = given.is_null() || given.empty() ? empty : given;
       const auto name = function["name"].get<std::string>();
       const std::string what = fmt::format("tools: {}: parameters", Quote(name));
@@ -75,8 +68,8 @@ class CallWriter {
 
   Result<NodeId> XmlCall(const std::string& name, const Json& parameters, const std::string& what) {
     std::vector<NodeId> parts = {builder_.Literal("<function=" + name + ">\n")};
-    const Json& required = Get(parameters, "required");
-    for (const auto& [key, schema] : Get(parameters, "properties").items()) {
+    const Json& required = Member(parameters, "required");
+    for (const auto& [key, schema] : Member(parameters, "properties").items()) {
       TRY_ASSIGN(const NodeId value, XmlValue(schema, parameters, what + "/properties/" + key));
       const NodeId part = builder_.Sequence(
           {builder_.Literal("<parameter=" + key + ">\n"), value, builder_.Literal("\n</parameter>\n")});
@@ -89,7 +82,7 @@ class CallWriter {
 
   // A plain string is the text itself, everything else is JSON.
   Result<NodeId> XmlValue(const Json& schema, const Json& parameters, const std::string& what) {
-    const Json& values = Get(schema, "enum");
+    const Json& values = Member(schema, "enum");
     const bool texts = values.is_array() && std::all_of(values.begin(), values.end(), [](const Json& value) {
                          return value.is_string() && value.get<std::string>().find("</parameter>") == std::string::npos;
                        });
@@ -98,7 +91,7 @@ class CallWriter {
       for (const Json& value : values) all.push_back(value.get<std::string>());
       return builder_.Literals(std::move(all));
     }
-    if (Get(schema, "type") == "string") {
+    if (Member(schema, "type") == "string") {
       for (const char* keyword : {"pattern", "format", "minLength", "maxLength", "enum", "const"}) {
         if (Find(schema, keyword) == nullptr) continue;
         return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected a string without it, since this model's "

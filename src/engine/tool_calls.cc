@@ -16,13 +16,6 @@ constexpr std::string_view kFunction = "<function=", kFunctionEnd = "</function>
 constexpr std::string_view kParameter = "<parameter=", kParameterEnd = "</parameter>";
 constexpr std::string_view kSpaces = " \t\r\n";
 
-const Json kAbsent;
-
-const Json& Get(const Json& object, std::string_view key) {
-  const Json* found = Find(object, key);
-  return found == nullptr ? kAbsent : *found;
-}
-
 std::string_view Trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(kSpaces);
   if (first == std::string_view::npos) return {};
@@ -54,9 +47,10 @@ size_t BegunTag(std::string_view text, std::string_view tag) {
 // The schema of one argument, or null.
 const Json& ArgumentSchema(const Json& tools, const std::string& function, const std::string& key) {
   for (const Json& tool : tools) {
-    if (Get(Get(tool, "function"), "name") != function) continue;
-    return Get(Get(Get(Get(tool, "function"), "parameters"), "properties"), key);
+    if (Member(Member(tool, "function"), "name") != function) continue;
+    return Member(Member(Member(Member(tool, "function"), "parameters"), "properties"), key);
   }
+  static const Json kAbsent;
   return kAbsent;
 }
 
@@ -137,8 +131,8 @@ std::optional<ToolCall> ToolCallParser::Read(std::string_view body) const {
 
 std::optional<ToolCall> ToolCallParser::ReadJson(std::string_view body) const {
   const Result<Json> parsed = ParseJson(body, "call");
-  if (!parsed.ok() || !Get(*parsed, "name").is_string()) return std::nullopt;
-  Json arguments = Get(*parsed, "arguments");
+  if (!parsed.ok() || !Member(*parsed, "name").is_string()) return std::nullopt;
+  Json arguments = Member(*parsed, "arguments");
   if (arguments.is_string()) {
     Result<Json> inner = ParseJson(arguments.get<std::string>(), "arguments");
     arguments = inner.ok() ? std::move(inner).value() : Json();
@@ -171,7 +165,7 @@ std::optional<ToolCall> ToolCallParser::ReadXml(std::string_view body) const {
 // A text, unless the schema says that it is something else.
 Json ToolCallParser::XmlValue(const std::string& function, const std::string& key, const std::string& text) const {
   const Json& schema = ArgumentSchema(tools_, function, key);
-  const bool other = (!Get(schema, "type").is_null() && Get(schema, "type") != "string") ||
+  const bool other = (!Member(schema, "type").is_null() && Member(schema, "type") != "string") ||
                      Find(schema, "anyOf") != nullptr || Find(schema, "$ref") != nullptr;
   if (!other) return text;
   Result<Json> parsed = ParseJson(text, "value");

@@ -12,18 +12,11 @@ namespace {
 
 constexpr int kMaxDepth = 8;  // of members looked into; beyond, overlap is assumed
 
-const Json kAbsent;
-
-const Json& Get(const Json& object, std::string_view key) {
-  const Json* found = Find(object, key);
-  return found == nullptr ? kAbsent : *found;
-}
-
 // Follows references.
 const Json& Target(const Json& root, const Json& schema) {
   const Json* at = &schema;
-  for (int hops = 0; hops < kMaxDepth && Get(*at, "$ref").is_string(); ++hops) {
-    const Json* next = Resolve(root, Get(*at, "$ref").get<std::string>());
+  for (int hops = 0; hops < kMaxDepth && Member(*at, "$ref").is_string(); ++hops) {
+    const Json* next = Resolve(root, Member(*at, "$ref").get<std::string>());
     if (next == nullptr) break;
     at = next;
   }
@@ -33,7 +26,7 @@ const Json& Target(const Json& root, const Json& schema) {
 // The alternatives that a schema is the union of: itself when it has none.
 std::vector<const Json*> Alternatives(const Json& schema) {
   for (const char* keyword : {"anyOf", "oneOf", "allOf"}) {
-    const Json& list = Get(schema, keyword);
+    const Json& list = Member(schema, keyword);
     if (!list.is_array() || (keyword[1] == 'l' && list.size() != 1)) continue;
     std::vector<const Json*> all;
     for (const Json& one : list) all.push_back(&one);
@@ -44,8 +37,8 @@ std::vector<const Json*> Alternatives(const Json& schema) {
 
 // The values of const or enum, or nothing.
 std::vector<Json> Values(const Json& schema) {
-  if (Find(schema, "const") != nullptr) return {Get(schema, "const")};
-  const Json& list = Get(schema, "enum");
+  if (Find(schema, "const") != nullptr) return {Member(schema, "const")};
+  const Json& list = Member(schema, "enum");
   return list.is_array() ? std::vector<Json>(list.begin(), list.end()) : std::vector<Json>();
 }
 
@@ -66,20 +59,20 @@ bool TypesMeet(const std::vector<std::string>& made, const std::vector<std::stri
 bool Overlap(const Json& root, const Json& made, const Json& other, int depth);
 
 bool ObjectsOverlap(const Json& root, const Json& made, const Json& other, int depth) {
-  const Json& has = Get(made, "properties");
-  const Json& wants = Get(other, "properties");
-  const Json& more = Get(made, "additionalProperties");
+  const Json& has = Member(made, "properties");
+  const Json& wants = Member(other, "properties");
+  const Json& more = Member(made, "additionalProperties");
   const bool closed = more == false || (more.is_null() && !has.is_null());
-  for (const Json& name : Get(other, "required")) {
+  for (const Json& name : Member(other, "required")) {
     const bool always_absent = closed && name.is_string() && Find(has, name.get<std::string>()) == nullptr &&
-                               !Listed(Get(made, "required"), name.get<std::string>());
+                               !Listed(Member(made, "required"), name.get<std::string>());
     if (always_absent) return false;
   }
-  for (const Json& name : Get(made, "required")) {
+  for (const Json& name : Member(made, "required")) {
     if (!name.is_string()) continue;
     const Json* mine = Find(has, name.get<std::string>());
     const Json* theirs = Find(wants, name.get<std::string>());
-    if (theirs == nullptr && Get(other, "additionalProperties") == false) return false;
+    if (theirs == nullptr && Member(other, "additionalProperties") == false) return false;
     if (mine != nullptr && theirs != nullptr && !Overlap(root, *mine, *theirs, depth + 1)) return false;
   }
   return true;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "kernels/elementary.h"
 #include "kernels/fixed_point.h"
 #include "kernels/kernel.h"
 #include "kernels/nested_rows.h"
@@ -128,6 +129,19 @@ enum class MapFunction {
   kSigmoid,  // sigmoid(x)
   kSoftCap,  // parameter * tanh(x / parameter)
 };
+
+/// f of one value; one definition for every row of the family.
+constexpr float Apply(MapFunction function, float parameter, float x) {
+  switch (function) {
+    case MapFunction::kScale:
+      return x * parameter;
+    case MapFunction::kSigmoid:
+      return Sigmoid<ScalarOps>(x);
+    case MapFunction::kSoftCap:
+      break;
+  }
+  return SoftCap<ScalarOps>(x, parameter);
+}
 
 /// y[i] = f(x[i * x_stride]).
 ///   x, y   float32; y is dense and may be x when x_stride is 1;  range: elements [begin, end)

@@ -84,18 +84,7 @@ void AddSumsCuda(const AddSums::Args& args) {
 __global__ void MapKernel(const Map::Args args) {
   const int64_t i = args.begin + GlobalThread();
   if (i >= args.end) return;
-  const float x = args.x[i * args.x_stride];
-  switch (args.function) {
-    case MapFunction::kScale:
-      args.y[i] = x * args.parameter;
-      break;
-    case MapFunction::kSigmoid:
-      args.y[i] = Sigmoid<ScalarOps>(x);
-      break;
-    case MapFunction::kSoftCap:
-      args.y[i] = SoftCap<ScalarOps>(x, args.parameter);
-      break;
-  }
+  args.y[i] = Apply(args.function, args.parameter, args.x[i * args.x_stride]);
 }
 
 void MapCuda(const Map::Args& args) {

@@ -141,18 +141,7 @@ void AddSumsRef(const AddSums::Args& args) {
 
 void MapRef(const Map::Args& args) {
   for (int64_t i = args.begin; i < args.end; ++i) {
-    const float x = args.x[i * args.x_stride];
-    switch (args.function) {
-      case MapFunction::kScale:
-        args.y[i] = x * args.parameter;
-        break;
-      case MapFunction::kSigmoid:
-        args.y[i] = Sigmoid<ScalarOps>(x);
-        break;
-      case MapFunction::kSoftCap:
-        args.y[i] = SoftCap<ScalarOps>(x, args.parameter);
-        break;
-    }
+    args.y[i] = Apply(args.function, args.parameter, args.x[i * args.x_stride]);
   }
 }
 

@@ -8,13 +8,6 @@
 namespace trivet::server {
 namespace {
 
-const Json kAbsent;
-
-const Json& Get(const Json& object, std::string_view key) {
-  const Json* found = Find(object, key);
-  return found == nullptr ? kAbsent : *found;
-}
-
 // One way of asking: what for, and the field that does.
 struct Asked {
   std::string kind;  // "object", "json", "regex" or "choice"
@@ -23,7 +16,7 @@ struct Asked {
 };
 
 ApiStatus ReadResponseFormat(const Json& format, std::vector<Asked>* asked) {
-  const Json& type = Get(format, "type");
+  const Json& type = Member(format, "type");
   if (format.is_null() || type == "text") return {};
   if (type == "json_object") {
     asked->push_back({"object", {}, "response_format"});
@@ -32,7 +25,7 @@ ApiStatus ReadResponseFormat(const Json& format, std::vector<Asked>* asked) {
   if (type != "json_schema") {
     return WrongField("response_format", "type text, json_object or json_schema", format);
   }
-  const Json& schema = Get(Get(format, "json_schema"), "schema");
+  const Json& schema = Member(Member(format, "json_schema"), "schema");
   if (schema.is_null()) return WrongField("response_format", "\"json_schema\" with a \"schema\"", format);
   asked->push_back({"json", schema, "response_format"});
   return {};
@@ -60,12 +53,12 @@ Result<engine::ConstraintPtr> Make(const Asked& asked, engine::Constraints* cons
 
 ApiStatus ReadAnswerForm(const Json& body, engine::Constraints* constraints, engine::ConstraintPtr* constraint) {
   std::vector<Asked> asked;
-  TRY(ReadResponseFormat(Get(body, "response_format"), &asked));
+  TRY(ReadResponseFormat(Member(body, "response_format"), &asked));
   for (const char* kind : {"json", "regex", "choice"}) {
     const std::string param = std::string("guided_") + kind;
-    if (const Json& value = Get(body, param); !value.is_null()) asked.push_back({kind, value, param});
+    if (const Json& value = Member(body, param); !value.is_null()) asked.push_back({kind, value, param});
   }
-  if (const Json& structured = Get(body, "structured_outputs"); !structured.is_null()) {
+  if (const Json& structured = Member(body, "structured_outputs"); !structured.is_null()) {
     if (!structured.is_object()) return WrongField("structured_outputs", "an object", structured);
     for (const auto& [key, value] : structured.items()) {
       if (value.is_null() || value == false) continue;
@@ -79,7 +72,7 @@ ApiStatus ReadAnswerForm(const Json& body, engine::Constraints* constraints, eng
   if (asked.empty()) return {};
   if (asked.size() > 1) {
     return WrongField(asked[1].param, "one way of asking for a form, not " + asked[0].param + " as well",
-                      Get(body, asked[1].param), "leave one out");
+                      Member(body, asked[1].param), "leave one out");
   }
   // vLLM takes a schema as text too.
   if (asked[0].kind == "json" && asked[0].value.is_string()) {

@@ -9,13 +9,6 @@
 namespace trivet::server {
 namespace {
 
-const Json kAbsent;
-
-const Json& Get(const Json& object, std::string_view key) {
-  const Json* found = Find(object, key);
-  return found == nullptr ? kAbsent : *found;
-}
-
 // The text of a content: a string, or parts of type "text".
 ApiStatus ReadContent(const Json& content, const std::string& param, std::string* text) {
   text->clear();
@@ -27,11 +20,11 @@ ApiStatus ReadContent(const Json& content, const std::string& param, std::string
   if (!content.is_array()) return WrongField(param, "a text or a list of parts", content);
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string where = fmt::format("{}[{}]", param, i);
-    if (Get(content[i], "type") != "text") {
-      return WrongField(where + ".type", "\"text\", the only kind this server reads", Get(content[i], "type"),
+    if (Member(content[i], "type") != "text") {
+      return WrongField(where + ".type", "\"text\", the only kind this server reads", Member(content[i], "type"),
                         "leave the part out");
     }
-    const Json& part = Get(content[i], "text");
+    const Json& part = Member(content[i], "text");
     if (!part.is_string()) return WrongField(where + ".text", "a text", part);
     if (i > 0) *text += '\n';
     *text += part.get<std::string>();
@@ -44,10 +37,10 @@ ApiStatus CheckToolCalls(const Json& calls, const std::string& param) {
   if (calls.is_null()) return {};
   if (!calls.is_array()) return WrongField(param, "a list of function calls", calls);
   for (size_t i = 0; i < calls.size(); ++i) {
-    const Json& function = Get(calls[i], "function");
+    const Json& function = Member(calls[i], "function");
     const std::string where = fmt::format("{}[{}].function", param, i);
-    if (!Get(function, "name").is_string()) return WrongField(where + ".name", "a text", Get(function, "name"));
-    const Json& arguments = Get(function, "arguments");
+    if (!Member(function, "name").is_string()) return WrongField(where + ".name", "a text", Member(function, "name"));
+    const Json& arguments = Member(function, "arguments");
     if (!arguments.is_string()) return WrongField(where + ".arguments", "a text with a JSON object", arguments);
   }
   return {};
@@ -56,17 +49,17 @@ ApiStatus CheckToolCalls(const Json& calls, const std::string& param) {
 ApiStatus ReadMessage(const Json& given, const std::string& where, Json* message) {
   if (!given.is_object()) return WrongField(where, "an object with role and content", given);
   constexpr const char* kRoles[] = {"system", "developer", "user", "assistant", "tool"};
-  const Json& role = Get(given, "role");
+  const Json& role = Member(given, "role");
   if (std::none_of(std::begin(kRoles), std::end(kRoles), [&](const char* known) { return role == known; })) {
     return WrongField(where + ".role", "system, developer, user, assistant or tool", role);
   }
   *message = given;
   if (role == "developer") (*message)["role"] = "system";
   std::string text;
-  TRY(ReadContent(Get(given, "content"), where + ".content", &text));
-  TRY(CheckToolCalls(Get(given, "tool_calls"), where + ".tool_calls"));
-  if (role != "assistant" && Get(given, "content").is_null()) {
-    return WrongField(where + ".content", "a text or a list of parts", kAbsent);
+  TRY(ReadContent(Member(given, "content"), where + ".content", &text));
+  TRY(CheckToolCalls(Member(given, "tool_calls"), where + ".tool_calls"));
+  if (role != "assistant" && Member(given, "content").is_null()) {
+    return WrongField(where + ".content", "a text or a list of parts", Json());
   }
   (*message)["content"] = text;
   return {};
@@ -75,7 +68,7 @@ ApiStatus ReadMessage(const Json& given, const std::string& where, Json* message
 }  // namespace
 
 ApiStatus ReadMessages(const Json& body, Json* messages) {
-  const Json& given = Get(body, "messages");
+  const Json& given = Member(body, "messages");
   if (!given.is_array() || given.empty()) {
     return WrongField("messages", "a list of at least one message", given, "give [{\"role\": ..., \"content\": ...}]");
   }
@@ -90,23 +83,24 @@ ApiStatus ReadMessages(const Json& body, Json* messages) {
 
 ApiStatus ReadTools(const Json& body, ToolRequest* request) {
   *request = {};
-  const Json& parallel = Get(body, "parallel_tool_calls");
+  const Json& parallel = Member(body, "parallel_tool_calls");
   if (!parallel.is_null() && !parallel.is_boolean())
     return WrongField("parallel_tool_calls", "true or false", parallel);
   request->parallel = parallel != false;
-  const Json& choice = Get(body, "tool_choice");
-  const Json& named = Get(Get(choice, "function"), "name");
+  const Json& choice = Member(body, "tool_choice");
+  const Json& named = Member(Member(choice, "function"), "name");
   const bool required = choice == "required";
   if (!choice.is_null() && choice != "auto" && choice != "none" && !required && !named.is_string()) {
     return WrongField("tool_choice", "\"auto\", \"none\", \"required\" or a function's name", choice);
   }
-  const Json& given = Get(body, "tools");
+  const Json& given = Member(body, "tools");
   if (!given.is_null() && !given.is_array()) return WrongField("tools", "a list of functions", given);
   Json forced = Json::array();
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
-    if (Get(given[i], "type") != "function") return WrongField(where + ".type", "\"function\"", Get(given[i], "type"));
-    const Json& name = Get(Get(given[i], "function"), "name");
+    if (Member(given[i], "type") != "function")
+      return WrongField(where + ".type", "\"function\"", Member(given[i], "type"));
+    const Json& name = Member(Member(given[i], "function"), "name");
     if (!name.is_string() || name == "") return WrongField(where + ".function.name", "a text", name);
     if (required || name == named) forced.push_back(given[i]);
   }

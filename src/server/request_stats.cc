@@ -2,6 +2,7 @@
 #include "server/request_stats.h"
 
 #include <algorithm>
+#include <optional>
 
 namespace trivet::server {
 namespace {
@@ -30,14 +31,14 @@ double Seconds(int64_t from_us, int64_t to_us) {
   return static_cast<double>(std::max<int64_t>(0, to_us - from_us)) * 1e-6;
 }
 
-// What each quantity is of an answer with tokens.
-std::vector<double> Values(const EndedAnswer& answer) {
+// What each quantity is of an answer with tokens; nothing where the answer does not show it.
+std::vector<std::optional<double>> Values(const EndedAnswer& answer) {
   const engine::GenerationTimes& times = answer.times;
   const double decode = Seconds(times.first_us, times.last_us);
+  std::optional<double> per_token;
+  if (answer.tokens > 1) per_token = decode / static_cast<double>(answer.tokens - 1);
   return {Seconds(times.submitted_us, times.begun_us), Seconds(times.begun_us, times.first_us),
-          Seconds(times.submitted_us, times.first_us),
-          answer.tokens > 1 ? decode / static_cast<double>(answer.tokens - 1) : 0,
-          Seconds(times.submitted_us, times.last_us)};
+          Seconds(times.submitted_us, times.first_us), per_token, Seconds(times.submitted_us, times.last_us)};
 }
 
 }  // namespace
@@ -64,9 +65,10 @@ RequestStats::RequestStats(const std::string& model) {
 }
 
 void RequestStats::Add(const EndedAnswer& answer) {
-  const std::vector<double> values = Values(answer);
+  const std::vector<std::optional<double>> values = Values(answer);
   for (size_t i = 0; i < values.size() && answer.times.first_us > 0; ++i) {
-    for (prometheus::Histogram* histogram : histograms_[i]) histogram->Observe(values[i]);
+    if (!values[i].has_value()) continue;
+    for (prometheus::Histogram* histogram : histograms_[i]) histogram->Observe(*values[i]);
   }
   const std::lock_guard lock(mutex_);
   recent_.push_front(answer);

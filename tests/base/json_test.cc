@@ -66,6 +66,13 @@ TEST(ParseJson, RefusesWhatIsNotJson) {
   }
 }
 
+TEST(Member, IsNullWhenAbsent) {
+  const Json object = {{"a", {{"b", 1}}}, {"none", nullptr}};
+  EXPECT_EQ(Member(Member(object, "a"), "b"), 1);
+  for (const char* key : {"none", "c"}) EXPECT_TRUE(Member(object, key).is_null());
+  EXPECT_TRUE(Member(Member(object, "c"), "b").is_null());
+}
+
 TEST(ParseJson, RefusesANulByteWhereverItStands) {
   for (const std::string& text :
        {std::string("{}\0", 3), std::string("\0{}", 3), std::string("\"a\0b\"", 5), std::string(1, '\0')}) {

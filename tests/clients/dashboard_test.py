@@ -9,18 +9,18 @@ import unittest
 
 from playwright.sync_api import sync_playwright
 
-from server import DEMO, KEY, ROOT, Server
+from server import KEY, ROOT, DemoCase
 
 CHROMIUM = shutil.which("chromium")
 PICTURES = pathlib.Path(os.environ.get("TRIVET_PICTURES", ROOT / "build" / "clients" / "pictures"))
 
 
 @unittest.skipUnless(CHROMIUM, "chromium is absent (tools/install_deps.sh --clients)")
-class DashboardTest(unittest.TestCase):
+class DashboardTest(DemoCase):
     @classmethod
     def setUpClass(cls):
+        super().setUpClass()
         PICTURES.mkdir(parents=True, exist_ok=True)
-        cls.server = Server(DEMO, "--ranks", "3", "--api-key", KEY)
         cls.playwright = sync_playwright().start()
         cls.browser = cls.playwright.chromium.launch(executable_path=CHROMIUM)
 
@@ -28,7 +28,7 @@ class DashboardTest(unittest.TestCase):
     def tearDownClass(cls):
         cls.browser.close()
         cls.playwright.stop()
-        assert cls.server.close() == 0
+        super().tearDownClass()
 
     def open(self, scheme, width, height):
         page = self.browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)

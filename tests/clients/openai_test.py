@@ -14,7 +14,7 @@ import urllib.request
 import jsonschema
 import openai
 
-from server import DEMO, KEY, Server, ask
+from server import DEMO, KEY, DemoCase, Server, ask
 
 # A template that shows tools, calls and their results: the demo model's own shows none.
 TEMPLATE = (
@@ -28,16 +28,7 @@ TOOL = {"type": "function", "function": {"name": "weather", "parameters": {"type
 TOOL_NOW = {"type": "function", "function": {"name": "now"}}
 
 
-class DemoTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(DEMO, "--ranks", "3", "--api-key", KEY)
-        cls.client = cls.server.client()
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.server.close() == 0
-
+class DemoTest(DemoCase):
     def chat(self, text, **more):
         return self.client.chat.completions.create(model="demo", messages=ask(text), **more)
 

@@ -9,22 +9,19 @@ import socket
 import threading
 import unittest
 
-from server import DEMO, KEY, Server, ask
+from server import DemoCase, ask
 
 QUESTION = "Omar has 90 shells and buys 85 more. How many shells does Omar have now?"
 ANSWER = "90 + 85 = 175. There are 175 shells. #### 175"
 
 
-class RobustnessTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(DEMO, "--ranks", "3")
-        cls.address = cls.server.url.removeprefix("http://").split(":")
-        cls.client = cls.server.client()
+class RobustnessTest(DemoCase):
+    FLAGS = ()
 
     @classmethod
-    def tearDownClass(cls):
-        assert cls.server.close() == 0
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.address = cls.server.url.removeprefix("http://").split(":")
 
     def raw(self, data, wait=20):
         """The status of the answer to some bytes, 0 when the server closes without one."""

@@ -9,7 +9,7 @@ import unittest
 
 import jsonschema
 
-from server import DEMO, KEY, Server, ask
+from server import DemoCase, ask
 
 
 def random_schema(rng, depth):
@@ -63,16 +63,7 @@ PETS = {"oneOf": [
      "required": ["kind", "tricks"], "additionalProperties": False}]}
 
 
-class SchemaTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.server = Server(DEMO, "--ranks", "3", "--api-key", KEY)
-        cls.client = cls.server.client()
-
-    @classmethod
-    def tearDownClass(cls):
-        assert cls.server.close() == 0
-
+class SchemaTest(DemoCase):
     def chat(self, **more):
         return self.client.chat.completions.create(model="demo", messages=ask("Answer in JSON."), **more)
 

@@ -3,6 +3,7 @@
 
 import pathlib
 import subprocess
+import unittest
 
 import openai
 
@@ -29,6 +30,21 @@ class Server:
         status = self.process.wait(timeout=60)
         self.process.stdout.close()
         return status
+
+
+class DemoCase(unittest.TestCase):
+    """Tests of one server of the demo on three ranks, which ends in order; FLAGS are its own."""
+
+    FLAGS = ("--api-key", KEY)
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = Server(DEMO, "--ranks", "3", *cls.FLAGS)
+        cls.client = cls.server.client()
+
+    @classmethod
+    def tearDownClass(cls):
+        assert cls.server.close() == 0
 
 
 def ask(text):

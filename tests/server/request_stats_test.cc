@@ -43,6 +43,16 @@ TEST(RequestStats, CountsEveryQuantityUnderBothNames) {
   }
 }
 
+// One token has a time to it and none after it.
+TEST(RequestStats, AnAnswerOfOneTokenSaysNothingOfTimePerToken) {
+  RequestStats stats("m");
+  stats.Add(Answer(1));
+  for (const prometheus::MetricFamily& family : stats.Collect()) {
+    const bool per_token = family.name.ends_with("time_per_output_token_seconds");
+    EXPECT_EQ(family.metric[0].histogram.sample_count, per_token ? 0U : 1U) << family.name;
+  }
+}
+
 TEST(RequestStats, RemembersTheLatest) {
   RequestStats stats("m");
   for (int64_t i = 0; i < 50; ++i) stats.Add(Answer(i));
