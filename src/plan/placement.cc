@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <span>
+#include <utility>
+
+#include "base/check.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "plan/cut_rule.h"
+#include "plan/placement_record.h"
+
+namespace trivet::plan {
+namespace {
+
+struct SemanticsRow {
+  PlacementSemantics semantics;
+  const char* name;
+};
+constexpr SemanticsRow kSemantics[] = {{PlacementSemantics::kGlobal, "global"},
+                                       {PlacementSemantics::kRankLocal, "rank_local"}};
+
+struct StrategyRow {
+  PlacementStrategy strategy;
+  const char* name;
+};
+constexpr StrategyRow kStrategies[] = {{PlacementStrategy::kIdentity, "identity"},
+                                       {PlacementStrategy::kBlock, "block"},
+                                       {PlacementStrategy::kInterleave, "interleave"},
+                                       {PlacementStrategy::kIrregular, "irregular"}};
+
+// Bytes that a digest covers: numbers as 64 bits, little end first; texts with their length before them.
+class Canonical {
+ public:
+  void Add(int64_t number) {
+    for (int shift = 0; shift < 64; shift += 8) {
+      bytes_.push_back(static_cast<std::byte>(static_cast<uint64_t>(number) >> shift & 255));
+    }
+  }
+  void Add(std::string_view text) {
+    Add(static_cast<int64_t>(text.size()));
+    for (const char c : text) bytes_.push_back(static_cast<std::byte>(c));
+  }
+  std::string Digest() const { return fmt::format("xxh3:{:016x}", Hash64(bytes_)); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+Status CheckCounts(int64_t experts, int64_t ep_size) {
+  const struct {
+    const char* what;
+    int64_t found;
+  } rows[] = {{"experts", experts}, {"ep", ep_size}};
+  for (const auto& row : rows) {
+    if (row.found >= 1 && row.found <= kMostExperts) continue;
+    return MakeError(Code::kUsage, fmt::format("{}: expected 1 to {}, found {}; choose another count", row.what,
+                                               kMostExperts, row.found));
+  }
+  return {};
+}
+
+Placement Make(PlacementStrategy strategy, std::string origin, const PlacementLabel& label) {
+  Placement placement;
+  placement.version = label.version.empty() ? fmt::format("{}.v1", StrategyName(strategy)) : label.version;
+  placement.semantics = label.semantics;
+  placement.strategy = strategy;
+  placement.origin = std::move(origin);
+  return placement;
+}
+
+Error NotAMap(std::string_view what, const Verdict& verdict) {
+  return MakeError(Code::kInvalid, fmt::format("{}: {}", what, verdict.sentence));
+}
+
+}  // namespace
+
+const char* SemanticsName(PlacementSemantics semantics) {
+  for (const SemanticsRow& row : kSemantics) {
+    if (row.semantics == semantics) return row.name;
+  }
+  return "unknown";
+}
+
+const char* StrategyName(PlacementStrategy strategy) {
+  for (const StrategyRow& row : kStrategies) {
+    if (row.strategy == strategy) return row.name;
+  }
+  return "unknown";
+}
+
+Result<PlacementSemantics> ParseSemantics(std::string_view name) {
+  for (const SemanticsRow& row : kSemantics) {
+    if (row.name == name) return row.semantics;
+  }
+  return MakeError(Code::kUsage,
+                   fmt::format("semantics: expected global or rank_local, found \"{}\"; choose one", Quote(name)));
+}
+
+Result<PlacementStrategy> ParseStrategy(std::string_view name) {
+  for (const StrategyRow& row : kStrategies) {
+    if (row.name == name) return row.strategy;
+  }
+  return MakeError(Code::kUsage, fmt::format("strategy: expected identity, block, interleave or irregular, found "
+                                             "\"{}\"; choose one",
+                                             Quote(name)));
+}
+
+Result<Placement> Placement::Identity(int64_t experts, const PlacementLabel& label) {
+  TRY(CheckCounts(experts, 1));
+  Placement placement = Make(PlacementStrategy::kIdentity, "identity", label);
+  placement.tables.resize(1);
+  placement.tables[0].resize(static_cast<size_t>(experts));
+  std::iota(placement.tables[0].begin(), placement.tables[0].end(), 0);
+  return placement;
+}
+
+Result<Placement> Placement::FromLogicalToPhysical(const std::vector<int64_t>& list, std::vector<int64_t> sizes,
+                                                   const PlacementLabel& label) {
+  const auto experts = static_cast<int64_t>(list.size());
+  if (sizes.empty()) sizes = {experts};
+  TRY(CheckCounts(experts, static_cast<int64_t>(sizes.size())));
+  const Verdict verdict = CheckPermutation(list);
+  if (!verdict.passed()) return NotAMap("logical_to_physical", verdict);
+  int64_t left = experts;
+  for (const int64_t size : sizes) left = size < 0 || size > left ? -1 : left - size;
+  if (left != 0) {
+    return MakeError(Code::kInvalid, fmt::format("table sizes: expected counts that add up to {} experts, found "
+                                                 "others; correct the sizes",
+                                                 experts));
+  }
+  std::vector<int64_t> expert_at(list.size());
+  for (size_t e = 0; e < list.size(); ++e) expert_at[static_cast<size_t>(list[e])] = static_cast<int64_t>(e);
+  Placement placement = Make(PlacementStrategy::kIrregular, "logical_to_physical", label);
+  auto next = expert_at.begin();
+  for (const int64_t size : sizes) {
+    placement.tables.emplace_back(next, next + size);
+    next += size;
+  }
+  return placement;
+}
+
+Result<Placement> Placement::FromPairs(const std::vector<ExpertAddress>& addresses, int64_t ep_size,
+                                       const PlacementLabel& label) {
+  for (const ExpertAddress& one : addresses) {
+    if (ep_size == 0 || one.ep_rank < ep_size) continue;
+    return MakeError(Code::kInvalid, fmt::format("pairs: expected groups 0 to {}, found {}; correct the pairs or give "
+                                                 "more groups",
+                                                 ep_size - 1, one.ep_rank));
+  }
+  if (ep_size == 0) {
+    for (const ExpertAddress& one : addresses) ep_size = std::max(ep_size, std::min(one.ep_rank, kMostExperts) + 1);
+  }
+  TRY(CheckCounts(static_cast<int64_t>(addresses.size()), ep_size));
+  const Verdict verdict = CheckAddresses(addresses, ep_size);
+  if (!verdict.passed()) return NotAMap("pairs", verdict);
+  Placement placement = Make(PlacementStrategy::kIrregular, "pairs", label);
+  placement.tables.resize(static_cast<size_t>(ep_size));
+  for (const ExpertAddress& one : addresses) placement.tables[static_cast<size_t>(one.ep_rank)].emplace_back();
+  for (size_t e = 0; e < addresses.size(); ++e) {
+    std::vector<int64_t>& table = placement.tables[static_cast<size_t>(addresses[e].ep_rank)];
+    table[static_cast<size_t>(addresses[e].local_slot)] = static_cast<int64_t>(e);
+  }
+  return placement;
+}
+
+Result<Placement> Placement::FromEpConfig(int64_t experts, int64_t ep_size, PlacementStrategy strategy,
+                                          const PlacementLabel& label) {
+  TRY(CheckCounts(experts, ep_size));
+  Placement placement = Make(strategy, "ep config", label);
+  placement.tables.resize(static_cast<size_t>(ep_size));
+  if (strategy == PlacementStrategy::kBlock) {
+    const std::vector<Share> shares = DealEven({experts, experts}, ep_size);
+    for (size_t r = 0; r < shares.size(); ++r) {
+      placement.tables[r].resize(static_cast<size_t>(shares[r].count));
+      std::iota(placement.tables[r].begin(), placement.tables[r].end(), shares[r].begin);
+    }
+  } else if (strategy == PlacementStrategy::kInterleave) {
+    for (int64_t e = 0; e < experts; ++e) placement.tables[static_cast<size_t>(e % ep_size)].push_back(e);
+  } else {
+    return MakeError(Code::kUsage, fmt::format("strategy: expected block or interleave, found {}; choose one",
+                                               StrategyName(strategy)));
+  }
+  return placement;
+}
+
+Result<Placement> Placement::FromPlanFragment(const Json& fragment, std::string_view what) {
+  TRY_ASSIGN(const PlacementRecord record, ParsePlacementRecord(fragment, what));
+  return MakePlacement(record, what);
+}
+
+Result<Placement> Placement::Random(int64_t experts, int64_t ep_size, uint64_t seed, const PlacementLabel& label) {
+  TRY(CheckCounts(experts, ep_size));
+  // The standard fixes the engine's numbers, but not those of its distributions.
+  std::mt19937_64 random(seed);
+  const auto below = [&](int64_t bound) { return static_cast<int64_t>(random() % static_cast<uint64_t>(bound)); };
+  Placement placement = Make(PlacementStrategy::kIrregular, fmt::format("random seed {}", seed), label);
+  placement.tables.resize(static_cast<size_t>(ep_size));
+  for (int64_t e = 0; e < experts; ++e) {
+    std::vector<int64_t>& table = placement.tables[static_cast<size_t>(below(ep_size))];
+    table.insert(table.begin() + below(static_cast<int64_t>(table.size()) + 1), e);
+  }
+  return placement;
+}
+
+int64_t Placement::experts() const {
+  size_t count = 0;
+  for (const std::vector<int64_t>& table : tables) count += table.size();
+  return static_cast<int64_t>(count);
+}
+
+std::vector<int64_t> Placement::Sizes() const {
+  std::vector<int64_t> sizes;
+  for (const std::vector<int64_t>& table : tables) sizes.push_back(static_cast<int64_t>(table.size()));
+  return sizes;
+}
+
+std::vector<ExpertAddress> Placement::Addresses() const {
+  std::vector<ExpertAddress> addresses(static_cast<size_t>(experts()));
+  for (size_t r = 0; r < tables.size(); ++r) {
+    for (size_t s = 0; s < tables[r].size(); ++s) {
+      addresses[static_cast<size_t>(tables[r][s])] = {static_cast<int64_t>(r), static_cast<int64_t>(s)};
+    }
+  }
+  return addresses;
+}
+
+std::vector<int64_t> Placement::LogicalToPhysical() const {
+  std::vector<int64_t> list(static_cast<size_t>(experts()));
+  int64_t id = 0;
+  for (const std::vector<int64_t>& table : tables) {
+    for (const int64_t expert : table) list[static_cast<size_t>(expert)] = id++;
+  }
+  return list;
+}
+
+std::vector<int64_t> Placement::PhysicalIds() const {
+  if (semantics == PlacementSemantics::kGlobal) return LogicalToPhysical();
+  std::vector<int64_t> slots;
+  for (const ExpertAddress& address : Addresses()) slots.push_back(address.local_slot);
+  return slots;
+}
+
+std::string Placement::ContentDigest() const {
+  Canonical bytes;
+  bytes.Add(kPlacementSchema);
+  bytes.Add(SemanticsName(semantics));
+  bytes.Add(experts());
+  bytes.Add(ep_size());
+  for (const std::vector<int64_t>& table : tables) bytes.Add(static_cast<int64_t>(table.size()));
+  for (const std::vector<int64_t>& table : tables) {
+    for (const int64_t expert : table) bytes.Add(expert);
+  }
+  return bytes.Digest();
+}
+
+std::string Placement::ProvenanceDigest() const {
+  Canonical bytes;
+  bytes.Add(ContentDigest());
+  bytes.Add(version);
+  bytes.Add(StrategyName(strategy));
+  bytes.Add(origin);
+  return bytes.Digest();
+}
+
+Json Placement::PlanFragment() const {
+  std::vector<int64_t> ep_ranks;
+  for (const ExpertAddress& address : Addresses()) ep_ranks.push_back(address.ep_rank);
+  return {{"version", version},
+          {"logical_to_physical", LogicalToPhysical()},
+          {"schema", kPlacementSchema},
+          {"semantics", SemanticsName(semantics)},
+          {"experts", experts()},
+          {"ep_size", ep_size()},
+          {"ep_rank", std::move(ep_ranks)},
+          {"physical", PhysicalIds()},
+          {"tables", tables},
+          {"replicas", "none"},
+          {"strategy", StrategyName(strategy)},
+          {"origin", origin},
+          {"content", ContentDigest()},
+          {"provenance", ProvenanceDigest()}};
+}
+
+std::vector<int64_t> FoldGroups(int64_t ranks, int64_t ep_size) {
+  CHECK(ep_size >= 1 && ep_size <= ranks);
+  const std::vector<Share> shares = DealEven({ranks, ranks}, ep_size);
+  std::vector<int64_t> groups;
+  for (size_t g = 0; g < shares.size(); ++g) {
+    groups.insert(groups.end(), static_cast<size_t>(shares[g].count), static_cast<int64_t>(g));
+  }
+  return groups;
+}
+
+Result<Placement> ReadPlacement(const std::string& path) {
+  TRY_ASSIGN(const Json fragment, ReadJsonFile(path));
+  return Placement::FromPlanFragment(fragment, path);
+}
+
+}  // namespace trivet::plan
