@@ -63,19 +63,19 @@ std::vector<CutRule> HeadCuts(const HeadAxis& axis, int64_t ranks, int64_t pad_t
                               const std::string& head_unit, void (*fill)(HeadRange, RankShard*)) {
   const int64_t group = axis.heads / axis.owners;
   const Units groups = PadUnits(axis.owners, pad_to);
-  const auto fill_groups = [=](const Share& share, RankShard* shard) {
+  const auto fill_groups = [=](int64_t, const Share& share, RankShard* shard) {
     fill(MakeHeadRange(axis, share.begin * group, share.count * group), shard);
   };
-  const auto fill_heads = [=](const Share& share, RankShard* shard) {
+  const auto fill_heads = [=](int64_t, const Share& share, RankShard* shard) {
     fill(MakeHeadRange(axis, share.begin, share.count), shard);
   };
   std::vector<CutRule> cuts;
-  cuts.push_back({"uneven", Cut::kUneven, group_unit, groups, fill_groups});
+  cuts.push_back({"uneven", Cut::kUneven, group_unit, groups, fill_groups, {}});
   if (group > 1 || ranks > axis.owners) {
-    cuts.push_back({"overlap", Cut::kOverlap, head_unit, {axis.heads, groups.padded * group}, fill_heads});
+    cuts.push_back({"overlap", Cut::kOverlap, head_unit, {axis.heads, groups.padded * group}, fill_heads, {}});
   }
-  cuts.push_back({"pad", Cut::kPad, group_unit, groups, fill_groups});
-  cuts.push_back({"replicate", Cut::kReplicate, group_unit, groups, fill_groups});
+  cuts.push_back({"pad", Cut::kPad, group_unit, groups, fill_groups, {}});
+  cuts.push_back({"replicate", Cut::kReplicate, group_unit, groups, fill_groups, {}});
   return cuts;
 }
 
@@ -88,10 +88,10 @@ Units WidthUnits(int64_t width, int64_t leaf, int64_t pad_to) { return PadUnits(
 
 // uneven, pad and replicate of an axis whose units are all alike.
 std::vector<CutRule> PlainCuts(const std::string& unit, const Units& units,
-                               const std::function<void(const Share&, RankShard*)>& fill) {
-  return {{"uneven", Cut::kUneven, unit, units, fill},
-          {"pad", Cut::kPad, unit, units, fill},
-          {"replicate", Cut::kReplicate, unit, units, fill}};
+                               const std::function<void(int64_t, const Share&, RankShard*)>& fill) {
+  return {{"uneven", Cut::kUneven, unit, units, fill, {}},
+          {"pad", Cut::kPad, unit, units, fill, {}},
+          {"replicate", Cut::kReplicate, unit, units, fill, {}}};
 }
 
 // A price that is the most loaded rank's.
@@ -105,7 +105,7 @@ std::function<double(const std::vector<RankShard>&)> Busiest(std::function<doubl
 
 // Heads over one latent, which every rank that holds a head keeps.
 std::vector<CutRule> LatentCuts(int64_t heads, int64_t pad_to) {
-  return PlainCuts("head", PadUnits(heads, pad_to), [heads](const Share& share, RankShard* shard) {
+  return PlainCuts("head", PadUnits(heads, pad_to), [heads](int64_t, const Share& share, RankShard* shard) {
     const int64_t owner = share.count > 0 ? 1 : 0;
     shard->attention = {share.begin, share.count, std::clamp(heads - share.begin, int64_t{0}, share.count), 0,
                         owner,       owner,       std::vector<int32_t>(static_cast<size_t>(share.count), 0)};
@@ -143,20 +143,54 @@ AxisRule DeltaNetAxis(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
   return rule;
 }
 
-// Experts are dealt whole, or every expert's channels are cut. A rank without channels has no slots either.
+// Ranks are dealt to the map's groups, and the members of a group cut the channels of the group's experts. A share
+// counts leaves of all these experts.
+CutRule GroupCut(const Geometry& geometry, int64_t ranks, int64_t pad_to, const Placement& placement) {
+  const int64_t width = geometry.moe.width, experts = geometry.moe.experts;
+  const int64_t leaf = WidthLeaf(width, geometry.weight_block);
+  const Units leaves = WidthUnits(width, leaf, pad_to);
+  const std::vector<int64_t> groups = FoldGroups(ranks, placement.ep_size());
+  CutRule rule{"ep",
+               Cut::kGroups,
+               fmt::format("{} channels of an expert", leaf),
+               {experts * leaves.stock, experts * leaves.padded},
+               {},
+               {}};
+  for (int64_t group = 0; group < placement.ep_size(); ++group) {
+    const auto held = static_cast<int64_t>(placement.tables[static_cast<size_t>(group)].size());
+    for (const Share& share : DealEven(leaves, std::count(groups.begin(), groups.end(), group))) {
+      rule.dealt.push_back({share.begin * held, share.count * held, share.real * held});
+    }
+  }
+  rule.fill = [=, tables = placement.tables](int64_t rank, const Share& share, RankShard* shard) {
+    shard->experts.group = groups[static_cast<size_t>(rank)];
+    const std::vector<int64_t>& table = tables[static_cast<size_t>(shard->experts.group)];
+    const int64_t held = std::max<int64_t>(1, static_cast<int64_t>(table.size()));
+    shard->experts.slots = share.count > 0 ? table : std::vector<int64_t>();
+    shard->experts.channels = MakeWidthShard(width, leaf, {share.begin / held, share.count / held, share.real / held});
+  };
+  return rule;
+}
+
+// Experts are dealt whole, or every expert's channels are cut. A rank without channels has no slots, one without
+// experts no channels.
 AxisRule ExpertAxis(const Geometry& geometry, int64_t pad_to) {
   const int64_t experts = geometry.moe.experts;
   const int64_t width = geometry.moe.width;
   const int64_t leaf = WidthLeaf(width, geometry.weight_block);
   const Units channel_units = WidthUnits(width, leaf, pad_to);
-  const auto fill_whole = [=](const Share& share, RankShard* shard) {
+  const auto fill_whole = [=](int64_t rank, const Share& share, RankShard* shard) {
+    shard->experts.group = rank;
     shard->experts.slots.clear();
     for (int64_t e = share.begin; e < share.begin + share.count; ++e) {
       shard->experts.slots.push_back(e < experts ? e : -1);
     }
-    shard->experts.channels = MakeWidthShard(width, leaf, {0, (width + leaf - 1) / leaf, 0});
+    const int64_t leaves = share.count > 0 ? (width + leaf - 1) / leaf : 0;
+    shard->experts.channels = MakeWidthShard(width, leaf, {0, leaves, leaves});
   };
-  const auto fill_width = [=](const Share& share, RankShard* shard) {
+  const auto fill_all = [=](int64_t, const Share& share, RankShard* shard) { fill_whole(0, share, shard); };
+  const auto fill_width = [=](int64_t, const Share& share, RankShard* shard) {
+    shard->experts.group = 0;
     shard->experts.slots.clear();
     for (int64_t e = 0; share.count > 0 && e < experts; ++e) shard->experts.slots.push_back(e);
     shard->experts.channels = MakeWidthShard(width, leaf, share);
@@ -164,11 +198,11 @@ AxisRule ExpertAxis(const Geometry& geometry, int64_t pad_to) {
   const std::string channels = fmt::format("{} channels", leaf);
   const Units whole = PadUnits(experts, pad_to);
   AxisRule rule{"experts", &Partials::experts, {}, {}, {}};
-  rule.cuts = {{"whole", Cut::kUneven, "expert", whole, fill_whole},
-               {"width", Cut::kUneven, channels, channel_units, fill_width},
-               {"whole-pad", Cut::kPad, "expert", whole, fill_whole},
-               {"width-pad", Cut::kPad, channels, channel_units, fill_width},
-               {"replicate", Cut::kReplicate, "expert", whole, fill_whole}};
+  rule.cuts = {{"whole", Cut::kUneven, "expert", whole, fill_whole, {}},
+               {"width", Cut::kUneven, channels, channel_units, fill_width, {}},
+               {"whole-pad", Cut::kPad, "expert", whole, fill_whole, {}},
+               {"width-pad", Cut::kPad, channels, channel_units, fill_width, {}},
+               {"replicate", Cut::kReplicate, "expert", whole, fill_all, {}}};
   rule.weight = [&geometry](const RankShard& shard) {
     return ExpertWeightBytes(geometry, shard.experts, ElementBytes{});
   };
@@ -183,9 +217,9 @@ AxisRule WidthAxis(const Geometry& geometry, const std::string& axis, int64_t wi
   WidthShard RankShard::*part = shared ? &RankShard::shared : &RankShard::mlp;
   const int64_t leaf = WidthLeaf(width, geometry.weight_block);
   AxisRule rule{axis, shared ? &Partials::shared : &Partials::mlp, {}, {}, {}};
-  rule.cuts =
-      PlainCuts(fmt::format("{} channels", leaf), WidthUnits(width, leaf, pad_to),
-                [=](const Share& share, RankShard* shard) { shard->*part = MakeWidthShard(width, leaf, share); });
+  rule.cuts = PlainCuts(
+      fmt::format("{} channels", leaf), WidthUnits(width, leaf, pad_to),
+      [=](int64_t, const Share& share, RankShard* shard) { shard->*part = MakeWidthShard(width, leaf, share); });
   rule.weight = [&geometry, part](const RankShard& shard) {
     return GatedMlpBytes(geometry, (shard.*part).width, ElementBytes{});
   };
@@ -197,7 +231,7 @@ AxisRule VocabAxis(const Geometry& geometry, int64_t pad_to) {
   const int64_t vocab = geometry.vocab;
   AxisRule rule{"vocab", &Partials::vocab, {}, {}, {}};
   rule.cuts = PlainCuts(fmt::format("{} rows", kVocabTile), PadUnits((vocab + kVocabTile - 1) / kVocabTile, pad_to),
-                        [=](const Share& share, RankShard* shard) {
+                        [=](int64_t, const Share& share, RankShard* shard) {
                           const WidthShard rows = MakeWidthShard(vocab, kVocabTile, share);
                           shard->vocab = {rows.begin, rows.width, rows.real};
                         });
@@ -208,12 +242,13 @@ AxisRule VocabAxis(const Geometry& geometry, int64_t pad_to) {
 
 }  // namespace
 
-std::vector<AxisRule> AxisRules(const Geometry& geometry, int64_t ranks, int64_t pad_to) {
+std::vector<AxisRule> AxisRules(const Geometry& geometry, int64_t ranks, int64_t pad_to, const Placement* placement) {
   std::vector<AxisRule> rules;
   if (geometry.UsesKv()) rules.push_back(AttentionAxis(geometry, ranks, pad_to));
   if (geometry.Uses(Mixer::kDeltaNet)) rules.push_back(DeltaNetAxis(geometry, ranks, pad_to));
   if (geometry.Uses(ChannelMixer::kMoe)) {
     rules.push_back(ExpertAxis(geometry, pad_to));
+    if (placement != nullptr) rules.back().cuts.push_back(GroupCut(geometry, ranks, pad_to, *placement));
     if (geometry.moe.shared_width > 0) {
       rules.push_back(WidthAxis(geometry, "shared", geometry.moe.shared_width, pad_to));
     }
@@ -243,12 +278,14 @@ std::vector<Share> Deal(const AxisRule& axis, const CutRule& rule, int64_t ranks
       return DealPadded(rule.units, ranks);
     case Cut::kReplicate:
       return DealAll(rule.units, ranks);
+    case Cut::kGroups:
+      return rule.dealt;
     case Cut::kOverlap:
       break;
   }
   return DealCheapest(rule.units, ranks, [&](const Share& share) {
     std::vector<RankShard> one(1);
-    rule.fill(share, &one[0]);
+    rule.fill(0, share, &one[0]);
     return axis.price(one);
   });
 }

@@ -26,7 +26,8 @@ struct CutRule {
   Cut cut = Cut::kUneven;
   std::string unit;  // singular
   Units units;
-  std::function<void(const Share&, RankShard*)> fill;  // sets the axis' part of a rank's shard
+  std::function<void(int64_t rank, const Share&, RankShard*)> fill;  // sets the axis' part of a rank's shard
+  std::vector<Share> dealt;                                          // by rank, where the cut's word says it all
 };
 
 /// One axis of one model. The functions refer to the geometry, which must outlive the rule.
@@ -39,13 +40,16 @@ struct AxisRule {
 };
 
 /// The axes that `geometry` has, in table order.
-///   pad_to   > 0: units are filled up to a multiple of it before any cut
-std::vector<AxisRule> AxisRules(const Geometry& geometry, int64_t ranks, int64_t pad_to);
+///   pad_to     > 0: units are filled up to a multiple of it before any cut
+///   placement  a map of the model's experts to at most `ranks` groups adds the cut "ep" of experts, which carries it
+///   out
+std::vector<AxisRule> AxisRules(const Geometry& geometry, int64_t ranks, int64_t pad_to,
+                                const Placement* placement = nullptr);
 
 /// Every axis any model has, in table order.
 const std::vector<std::string>& AxisNames();
 
-/// Every cut word of `axis`, legal or not; empty for an unknown axis.
+/// Every cut word of `axis` that a user may name, legal or not; empty for an unknown axis.
 std::vector<std::string> CutWords(const std::string& axis);
 
 /// Deals the rule's units to `ranks` ranks.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 
 #include "base/check.h"
 #include "plan/part_cost.h"
@@ -112,15 +113,15 @@ long double Choose(int64_t n, int64_t k) {
   return ways;
 }
 
-// Ways to draw `top_k` experts so that no rank has more than `most` of them: the coefficient of x^top_k in the product
-// over ranks of sum_{j <= most} C(held, j) x^j.
-long double WaysWithin(const std::vector<int64_t>& held, int64_t top_k, int64_t most) {
+// Ways to draw `top_k` experts so that no group's weigh more than `most`: the coefficient of x^top_k in the product
+// over groups of sum_{j * weight <= most} C(held, j) x^j.
+long double WaysWithin(const std::vector<ExpertGroup>& groups, int64_t top_k, int64_t most) {
   std::vector<long double> ways(static_cast<size_t>(top_k) + 1, 0);
   ways[0] = 1;
-  for (const int64_t count : held) {
+  for (const ExpertGroup& group : groups) {
     std::vector<long double> next(ways.size(), 0);
-    for (int64_t j = 0; j <= std::min(most, count); ++j) {
-      const long double choices = Choose(count, j);
+    for (int64_t j = 0; j <= std::min(top_k, group.held) && j * group.weight <= most; ++j) {
+      const long double choices = Choose(group.held, j);
       for (size_t drawn = 0; drawn + static_cast<size_t>(j) < ways.size(); ++drawn) {
         next[drawn + static_cast<size_t>(j)] += ways[drawn] * choices;
       }
@@ -132,14 +133,23 @@ long double WaysWithin(const std::vector<int64_t>& held, int64_t top_k, int64_t 
 
 }  // namespace
 
-double ExpectedMaxRouted(const std::vector<int64_t>& held, int64_t top_k) {
-  const int64_t experts = std::accumulate(held.begin(), held.end(), int64_t{0});
+double ExpectedMaxRouted(const std::vector<ExpertGroup>& groups, int64_t top_k) {
+  int64_t experts = 0;
+  for (const ExpertGroup& group : groups) experts += group.held;
   const int64_t drawn = std::min(top_k, experts);
   if (drawn <= 0) return 0;
-  // E[max] = sum over m >= 0 of P(max > m).
+  std::set<int64_t> totals;  // that a group may have
+  for (const ExpertGroup& group : groups) {
+    for (int64_t j = 1; j <= std::min(drawn, group.held); ++j) totals.insert(j * group.weight);
+  }
+  // E[max] = sum over steps from one total to the next of their height times P(max is beyond the lower).
   const long double all = Choose(experts, drawn);
   long double expected = 0;
-  for (int64_t most = 0; most < drawn; ++most) expected += 1 - WaysWithin(held, drawn, most) / all;
+  int64_t below = 0;
+  for (const int64_t total : totals) {
+    expected += static_cast<long double>(total - below) * (1 - WaysWithin(groups, drawn, below) / all);
+    below = total;
+  }
   return static_cast<double>(expected);
 }
 

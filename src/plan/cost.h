@@ -49,8 +49,14 @@ struct ElementBytes {
 /// Prices a layout.
 LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes);
 
-/// Expected largest number of a token's routed experts on one rank, when `top_k` of all experts are drawn uniformly
-/// without repetition and rank r holds held[r] of them. Exact, by counting.
-double ExpectedMaxRouted(const std::vector<int64_t>& held, int64_t top_k);
+/// Experts that live together: how many, and what one of them weighs on the busiest rank.
+struct ExpertGroup {
+  int64_t held = 0;
+  int64_t weight = 1;  // of one drawn expert, in any unit
+};
+
+/// Expected largest weight of a token's routed experts in one group, when `top_k` of all experts are drawn uniformly
+/// without repetition. Exact, by counting.
+double ExpectedMaxRouted(const std::vector<ExpertGroup>& groups, int64_t top_k);
 
 }  // namespace trivet::plan

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "plan/axis_rules.h"
+#include "plan/placement_record.h"
 
 namespace trivet::plan {
 namespace {
@@ -26,7 +27,9 @@ Candidate MakeCandidate(const AxisRule& axis, const CutRule& rule, int64_t ranks
   candidate.rule = &rule;
   candidate.shares = Deal(axis, rule, ranks);
   candidate.shards.resize(static_cast<size_t>(ranks));
-  for (size_t r = 0; r < candidate.shards.size(); ++r) rule.fill(candidate.shares[r], &candidate.shards[r]);
+  for (size_t r = 0; r < candidate.shards.size(); ++r) {
+    rule.fill(static_cast<int64_t>(r), candidate.shares[r], &candidate.shards[r]);
+  }
   candidate.price = axis.price(candidate.shards);
   return candidate;
 }
@@ -36,7 +39,8 @@ size_t Cheapest(const std::vector<Candidate>& candidates) {
   constexpr double kTie = 1 - 1e-9;
   size_t best = 0;
   for (size_t i = 1; i < candidates.size(); ++i) {
-    const bool automatic = candidates[i].rule->cut != Cut::kReplicate;
+    const Cut cut = candidates[i].rule->cut;
+    const bool automatic = cut != Cut::kReplicate && cut != Cut::kGroups;
     if (automatic && candidates[i].price < candidates[best].price * kTie) best = i;
   }
   return best;
@@ -89,6 +93,20 @@ std::string ExpertReason(const Candidate& chosen, const std::vector<Candidate>& 
                      100 * whole_part, 100 * width_part);
 }
 
+// Ranks of every group, and what the map costs beside the cuts that need none.
+std::string GroupReason(const Placement& placement, const Candidate& chosen, const std::vector<Candidate>& candidates) {
+  const auto ranks = static_cast<int64_t>(chosen.shards.size());
+  const double token = FindWord(candidates, "replicate")->price;
+  std::vector<int64_t> members(static_cast<size_t>(placement.ep_size()), 0);
+  for (const int64_t group : FoldGroups(ranks, placement.ep_size())) ++members[static_cast<size_t>(group)];
+  return fmt::format(
+      "asked for: {} of {} ranks hold {} experts; the busiest rank reads {:.0f}% of a token's experts on average, with "
+      "whole experts {:.0f}%, with cut channels {:.0f}%",
+      members.size() == 1 ? "one group" : fmt::format("{} groups", members.size()), fmt::join(members, "/"),
+      fmt::join(placement.Sizes(), "/"), 100 * chosen.price / token, 100 * FindWord(candidates, "whole")->price / token,
+      100 * FindWord(candidates, "width")->price / token);
+}
+
 std::string Reason(const AxisRule& axis, const Candidate& chosen, const std::vector<Candidate>& candidates,
                    int64_t ranks) {
   if (ranks == 1) return "one rank holds all";
@@ -122,8 +140,10 @@ AxisPlan MakeRow(const AxisRule& axis, const Candidate& chosen, std::string reas
     row.real.push_back(share.real);
     row.padded = rule.cut == Cut::kReplicate ? share.count : row.padded + share.count;
   }
+  const auto all =
+      std::find_if(axis.cuts.begin(), axis.cuts.end(), [](const CutRule& cut) { return cut.cut == Cut::kReplicate; });
   RankShard whole;
-  rule.fill({0, rule.units.stock, rule.units.stock}, &whole);
+  all->fill(0, {0, all->units.stock, all->units.stock}, &whole);
   double largest = 0;
   for (const RankShard& shard : chosen.shards) largest = std::max(largest, axis.weight(shard));
   row.factor = largest * static_cast<double>(chosen.shards.size()) / axis.weight(whole);
@@ -155,6 +175,54 @@ Status CheckOptions(const Geometry& geometry, const LayoutOptions& options) {
   return Status();
 }
 
+// The map that the options ask for, if they ask for one.
+Result<std::optional<Placement>> AskedPlacement(const Geometry& geometry, const LayoutOptions& options) {
+  const bool asked = options.ep != 0 || options.placement.has_value();
+  if (!asked) return std::optional<Placement>();
+  if (!geometry.Uses(ChannelMixer::kMoe)) {
+    return MakeError(Code::kUsage,
+                     "ep and placement: expected a model with routed experts, found one without; leave "
+                     "them out");
+  }
+  if (options.cuts.contains("experts")) {
+    return MakeError(Code::kUsage, fmt::format("cut experts={}: expected one way to cut experts, found ep or placement "
+                                               "besides; leave one out",
+                                               options.cuts.at("experts")));
+  }
+  if (!options.placement) {
+    TRY_ASSIGN(Placement block, Placement::FromEpConfig(geometry.moe.experts, options.ep, PlacementStrategy::kBlock));
+    return std::optional<Placement>(std::move(block));
+  }
+  if (options.ep == 0 || options.ep == options.placement->ep_size()) return options.placement;
+  return MakeError(Code::kUsage, fmt::format("ep: expected the {} groups of the placement, found {}; leave one out",
+                                             options.placement->ep_size(), options.ep));
+}
+
+Status CheckPlacementOf(const Geometry& geometry, int64_t ranks, const Placement& placement) {
+  const Verdict model = CheckPlacementFits(placement, geometry.moe.experts, placement.ep_size());
+  if (!model.passed()) return MakeError(Code::kInvalid, fmt::format("placement: {}", model.sentence));
+  const Verdict fits = CheckPlacementFits(placement, geometry.moe.experts, ranks);
+  if (!fits.passed()) return MakeError(Code::kInfeasible, fmt::format("ep: {}", fits.sentence));
+  return {};
+}
+
+// The map that the shards carry out: real experts in the order of their slots.
+std::optional<Placement> CarriedOut(const Geometry& geometry, const Layout& layout) {
+  if (!geometry.Uses(ChannelMixer::kMoe) || !layout.partial.experts) return {};
+  std::vector<ExpertAddress> addresses(static_cast<size_t>(geometry.moe.experts));
+  int64_t groups = 0;
+  for (const RankShard& shard : layout.shards) {
+    groups = std::max(groups, shard.experts.group + 1);
+    for (size_t s = 0; s < shard.experts.slots.size(); ++s) {
+      const int64_t expert = shard.experts.slots[s];
+      if (expert >= 0) addresses[static_cast<size_t>(expert)] = {shard.experts.group, static_cast<int64_t>(s)};
+    }
+  }
+  Placement placement = Placement::FromPairs(addresses, groups).value();
+  Placement block = Placement::FromEpConfig(geometry.moe.experts, groups, PlacementStrategy::kBlock).value();
+  return block.tables == placement.tables ? block : placement;
+}
+
 Error NotLegal(const AxisRule& axis, const std::string& word, int64_t ranks) {
   std::vector<std::string> legal;
   for (const CutRule& rule : axis.cuts) legal.push_back(rule.word);
@@ -178,6 +246,8 @@ const char* CutName(Cut cut) {
       return "overlap";
     case Cut::kReplicate:
       return "replicate";
+    case Cut::kGroups:
+      return "ep";
   }
   return "unknown";
 }
@@ -218,10 +288,12 @@ std::vector<std::string> LegalCuts(const Geometry& geometry, const std::string& 
 
 Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options) {
   TRY(CheckOptions(geometry, options));
+  TRY_ASSIGN(const std::optional<Placement> asked, AskedPlacement(geometry, options));
+  if (asked) TRY(CheckPlacementOf(geometry, options.ranks, *asked));
   Layout layout;
   layout.ranks = options.ranks;
   layout.shards.resize(static_cast<size_t>(options.ranks));
-  for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to)) {
+  for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to, asked ? &*asked : nullptr)) {
     std::vector<Candidate> candidates;
     for (const CutRule& rule : axis.cuts) candidates.push_back(MakeCandidate(axis, rule, options.ranks));
     const Candidate* chosen = &candidates[Cheapest(candidates)];
@@ -231,10 +303,17 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
       if (chosen == nullptr) return NotLegal(axis, forced->second, options.ranks);
       reason = "asked for";
     }
-    for (size_t r = 0; r < layout.shards.size(); ++r) chosen->rule->fill(chosen->shares[r], &layout.shards[r]);
+    if (axis.axis == "experts" && asked) {
+      chosen = FindWord(candidates, "ep");
+      reason = GroupReason(*asked, *chosen, candidates);
+    }
+    for (size_t r = 0; r < layout.shards.size(); ++r) {
+      chosen->rule->fill(static_cast<int64_t>(r), chosen->shares[r], &layout.shards[r]);
+    }
     layout.partial.*axis.partial = chosen->rule->cut != Cut::kReplicate;
     layout.axes.push_back(MakeRow(axis, *chosen, std::move(reason)));
   }
+  layout.placement = asked ? asked : CarriedOut(geometry, layout);
   return layout;
 }
 

@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
 #include "plan/geometry.h"
+#include "plan/placement.h"
 
 namespace trivet::plan {
 
@@ -22,7 +24,8 @@ inline constexpr int64_t kMaxRanks = 16;
 ///   heads)
 ///               that a share touches are held by every rank that touches them
 ///   kReplicate  every rank holds and computes the whole axis; its output needs no reduction
-enum class Cut { kUneven, kPad, kOverlap, kReplicate };
+///   kGroups     experts by a map: ranks are dealt to its groups, members of a group cut the width of its experts
+enum class Cut { kUneven, kPad, kOverlap, kReplicate, kGroups };
 const char* CutName(Cut cut);
 
 /// What a user may force, by axis name: attn, gdn, experts, shared, mlp, vocab. For experts also the granularity:
@@ -32,6 +35,8 @@ struct LayoutOptions {
   int64_t ranks = 1;
   int64_t pad_to = 0;  // > 0: pad every axis to the geometry it has at this many ranks (for proofs and `pad`)
   std::map<std::string, std::string> cuts;
+  int64_t ep = 0;                           // > 0: experts in so many groups of ranks, consecutive ones in a group
+  std::optional<Placement> placement = {};  // or in the groups of this map
 };
 
 /// Parses "attn=pad,experts=whole" into `options->cuts`.  Errors: kUsage names the axis or the word.
@@ -41,7 +46,7 @@ Status ParseCuts(const std::string& text, LayoutOptions* options);
 struct AxisPlan {
   std::string axis;               // attn, gdn, experts, shared, mlp, vocab
   std::string unit;               // what one unit is, such as "query head" or "32 channels"
-  std::string cut;                // the word a user would give to --cut
+  std::string cut;                // the word a user would give to --cut, or "ep"
   int64_t stock = 0;              // units in the model
   int64_t padded = 0;             // units held over all ranks, dummies included, duplicates not
   std::vector<int64_t> per_rank;  // units held by each rank, dummies included
@@ -73,6 +78,7 @@ struct WidthShard {
 struct ExpertShard {
   std::vector<int64_t> slots;  // logical expert of each local slot; -1 is a dummy that is never routed to
   WidthShard channels;
+  int64_t group = 0;  // ranks of one group hold the same experts, each its own channels, or none at all
 };
 
 /// Vocabulary rows of one rank: logical rows [begin, begin + real), then pads up to `rows`.
@@ -101,12 +107,14 @@ struct Layout {
   std::vector<AxisPlan> axes;  // the rows of the table, axes the model has
   std::vector<RankShard> shards;
   Partials partial;
+  std::optional<Placement> placement;  // the map that the shards carry out; none without experts or with replicas
 };
 
 /// Cuts every axis of `geometry`: tries the legal cuts, prices them (docs/sharding.md), takes the cheapest or the one
 /// that `options` names.
-/// Errors:  kUsage (ranks outside 1..16, unknown axis or cut word), kInfeasible (a forced cut is not legal here: names
-///          the axis, its size, N and the rule).
+/// Errors:  kUsage (ranks outside 1..16, unknown axis or cut word, experts cut in two ways at once), kInfeasible (a
+///          forced cut is not legal here: names the axis, its size, N and the rule; more groups than ranks), kInvalid
+///          (a placement of another number of experts).
 Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options);
 
 /// Every cut word that is legal for `axis` at `ranks` ranks, for tests and error messages.

@@ -35,7 +35,9 @@ Json ShardJson(const Layout& layout, const RankShard& shard) {
   if (Has(layout, "attn")) json["attn"] = AttentionJson(shard.attention);
   if (Has(layout, "gdn")) json["gdn"] = DeltaNetJson(shard.delta_net);
   if (Has(layout, "experts")) {
-    json["experts"] = {{"slots", shard.experts.slots}, {"channels", WidthJson(shard.experts.channels)}};
+    json["experts"] = {{"group", shard.experts.group},
+                       {"slots", shard.experts.slots},
+                       {"channels", WidthJson(shard.experts.channels)}};
   }
   if (Has(layout, "shared")) json["shared"] = WidthJson(shard.shared);
   if (Has(layout, "mlp")) json["mlp"] = WidthJson(shard.mlp);
@@ -58,6 +60,7 @@ Json LayoutJson(const Layout& layout) {
                             {"factor", RoundedFactor(row.factor)},
                             {"reason", row.reason}});
   }
+  if (layout.placement) json["placement"] = layout.placement->PlanFragment();
   for (const RankShard& shard : layout.shards) json["shards"].push_back(ShardJson(layout, shard));
   return json;
 }

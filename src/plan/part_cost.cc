@@ -70,18 +70,15 @@ double ExpertStepBytes(const Geometry& geometry, const ExpertShard& shard, const
 }
 
 double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>& shards, const ElementBytes& bytes) {
-  std::vector<int64_t> held;
-  int64_t total = 0;
-  double busiest = 0;
-  double slot = 0;
+  std::vector<ExpertGroup> groups;  // a weight counts the channels of the group's widest member
   for (const RankShard& shard : shards) {
-    held.push_back(HeldExperts(shard.experts));
-    total += held.back();
-    busiest = std::max(busiest, ExpertStepBytes(geometry, shard.experts, bytes));
-    slot = std::max(slot, GatedMlpBytes(geometry, shard.experts.channels.width, bytes));
+    const ExpertShard& experts = shard.experts;
+    groups.resize(std::max(groups.size(), static_cast<size_t>(experts.group) + 1), {0, 0});
+    ExpertGroup& group = groups[static_cast<size_t>(experts.group)];
+    group.held = std::max(group.held, HeldExperts(experts));
+    group.weight = std::max(group.weight, experts.channels.width);
   }
-  const bool every_expert_on_one_rank = total == geometry.moe.experts;
-  return every_expert_on_one_rank ? ExpectedMaxRouted(held, geometry.moe.top_k) * slot : busiest;
+  return ExpectedMaxRouted(groups, geometry.moe.top_k) * GatedMlpBytes(geometry, 1, bytes);
 }
 
 double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& bytes) {

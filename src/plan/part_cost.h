@@ -36,8 +36,8 @@ double ExpertWeightBytes(const Geometry& geometry, const ExpertShard& shard, con
 /// Expected bytes of routed experts that one token reads from this rank, when every expert is as likely.
 double ExpertStepBytes(const Geometry& geometry, const ExpertShard& shard, const ElementBytes& bytes);
 
-/// Expected bytes of routed experts that one token reads from the rank with the most. Ranks that hold whole experts
-/// wait for whichever has the most of the token's experts; ranks that hold channels of all experts wait for the widest.
+/// Expected bytes of routed experts that one token reads from the rank with the most: ranks wait for the group that has
+/// the most of the token's experts, and in it for the member with the most channels.
 double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>& shards, const ElementBytes& bytes);
 
 /// One table of `rows` vocabulary rows.

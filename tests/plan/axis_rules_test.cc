@@ -31,7 +31,7 @@ std::vector<std::string> Words(const AxisRule& axis) {
 
 double Price(const AxisRule& axis, const CutRule& rule, const std::vector<Share>& shares) {
   std::vector<RankShard> shards(shares.size());
-  for (size_t r = 0; r < shares.size(); ++r) rule.fill(shares[r], &shards[r]);
+  for (size_t r = 0; r < shares.size(); ++r) rule.fill(static_cast<int64_t>(r), shares[r], &shards[r]);
   return axis.price(shards);
 }
 
@@ -85,7 +85,7 @@ TEST(AxisRules, OverlapMapsHeadsToTheOwnersTheyTouch) {
   const Geometry demo = DemoGeometry();
   const std::vector<AxisRule> axes = AxisRules(demo, 3, 0);
   RankShard shard;
-  FindAxis(axes, "attn").cuts[1].fill({3, 3, 3}, &shard);
+  FindAxis(axes, "attn").cuts[1].fill(0, {3, 3, 3}, &shard);
   EXPECT_EQ(shard.attention.q_begin, 3);
   EXPECT_EQ(shard.attention.kv_begin, 0);
   EXPECT_EQ(shard.attention.kv_heads, 2);
@@ -98,7 +98,7 @@ TEST(AxisRules, DummyHeadsUseTheirOwnDummyOwner) {
   const AxisRule& gdn = FindAxis(axes, "gdn");
   std::vector<RankShard> shards(3);
   const std::vector<Share> shares = Deal(gdn, gdn.cuts[2], 3);
-  for (size_t r = 0; r < 3; ++r) gdn.cuts[2].fill(shares[r], &shards[r]);
+  for (size_t r = 0; r < 3; ++r) gdn.cuts[2].fill(static_cast<int64_t>(r), shares[r], &shards[r]);
   EXPECT_EQ(shards[2].delta_net.v_heads, 4);
   EXPECT_EQ(shards[2].delta_net.v_real, 0);
   EXPECT_EQ(shards[2].delta_net.k_real, 0);
@@ -109,7 +109,7 @@ TEST(AxisRules, RanksWithoutChannelsHaveNoSlots) {
   const Geometry demo = DemoGeometry();
   const std::vector<AxisRule> axes = AxisRules(demo, 5, 0);
   RankShard shard;
-  FindAxis(axes, "experts").cuts[1].fill({3, 0, 0}, &shard);
+  FindAxis(axes, "experts").cuts[1].fill(0, {3, 0, 0}, &shard);
   EXPECT_TRUE(shard.experts.slots.empty());
   EXPECT_EQ(shard.experts.channels.width, 0);
 }
@@ -119,7 +119,7 @@ TEST(AxisRules, WidthsAreWholeLeavesAndRealStopsAtTheEnd) {
   geometry.moe.shared_width = 100;  // seven leaves of 16, the last one ragged
   const std::vector<AxisRule> axes = AxisRules(geometry, 2, 0);
   RankShard shard;
-  FindAxis(axes, "shared").cuts[0].fill({4, 3, 3}, &shard);
+  FindAxis(axes, "shared").cuts[0].fill(0, {4, 3, 3}, &shard);
   EXPECT_EQ(shard.shared.begin, 64);
   EXPECT_EQ(shard.shared.width, 48);
   EXPECT_EQ(shard.shared.real, 36);

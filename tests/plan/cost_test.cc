@@ -11,16 +11,23 @@
 namespace trivet::plan {
 namespace {
 
+// Groups that hold so many experts, each of weight 1.
+std::vector<ExpertGroup> Groups(const std::vector<int64_t>& held) {
+  std::vector<ExpertGroup> groups;
+  for (const int64_t count : held) groups.push_back({count, 1});
+  return groups;
+}
+
 // Counts every set of `top_k` of the experts.
-double BruteForce(const std::vector<int64_t>& held, int64_t top_k) {
-  std::vector<size_t> rank_of;
-  for (size_t r = 0; r < held.size(); ++r) rank_of.insert(rank_of.end(), static_cast<size_t>(held[r]), r);
+double BruteForce(const std::vector<ExpertGroup>& groups, int64_t top_k) {
+  std::vector<size_t> group_of;
+  for (size_t g = 0; g < groups.size(); ++g) group_of.insert(group_of.end(), static_cast<size_t>(groups[g].held), g);
   double total = 0;
   double sets = 0;
-  for (uint32_t set = 0; set < (1u << rank_of.size()); ++set) {
+  for (uint32_t set = 0; set < (1u << group_of.size()); ++set) {
     if (__builtin_popcount(set) != top_k) continue;
-    std::vector<int64_t> routed(held.size(), 0);
-    for (size_t e = 0; e < rank_of.size(); ++e) routed[rank_of[e]] += (set >> e) & 1;
+    std::vector<int64_t> routed(groups.size(), 0);
+    for (size_t e = 0; e < group_of.size(); ++e) routed[group_of[e]] += ((set >> e) & 1) * groups[group_of[e]].weight;
     total += static_cast<double>(*std::max_element(routed.begin(), routed.end()));
     sets += 1;
   }
@@ -34,21 +41,25 @@ Layout Make(const Geometry& geometry, const LayoutOptions& options) {
 }
 
 TEST(ExpectedMaxRouted, MatchesEnumeration) {
-  const std::vector<std::vector<int64_t>> cases = {{4, 3, 3}, {2, 2, 2, 2, 2}, {10}, {1, 9}, {0, 5, 5}, {3, 3, 3, 3}};
-  for (const std::vector<int64_t>& held : cases) {
+  const std::vector<std::vector<ExpertGroup>> cases = {
+      Groups({4, 3, 3}),  Groups({2, 2, 2, 2, 2}),  Groups({10}),
+      Groups({1, 9}),     Groups({0, 5, 5}),        Groups({3, 3, 3, 3}),
+      {{5, 96}, {5, 64}}, {{4, 2}, {3, 3}, {3, 1}}, {{0, 7}, {9, 32}, {1, 64}}};
+  for (const std::vector<ExpertGroup>& groups : cases) {
     for (int64_t top_k = 1; top_k <= 6; ++top_k) {
-      EXPECT_NEAR(ExpectedMaxRouted(held, top_k), BruteForce(held, top_k), 1e-12) << top_k;
+      const double expected = BruteForce(groups, top_k);
+      EXPECT_NEAR(ExpectedMaxRouted(groups, top_k), expected, expected * 1e-12) << top_k;
     }
   }
 }
 
 TEST(ExpectedMaxRouted, EdgesAndLargeCounts) {
   EXPECT_EQ(ExpectedMaxRouted({}, 2), 0);
-  EXPECT_EQ(ExpectedMaxRouted({4, 4}, 0), 0);
-  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({4, 3}, 7), 4);
-  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({4, 3}, 99), 4);
-  EXPECT_DOUBLE_EQ(ExpectedMaxRouted({65536}, 128), 128);
-  const double large = ExpectedMaxRouted(std::vector<int64_t>(16, 4096), 128);
+  EXPECT_EQ(ExpectedMaxRouted(Groups({4, 4}), 0), 0);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted(Groups({4, 3}), 7), 4);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted(Groups({4, 3}), 99), 4);
+  EXPECT_DOUBLE_EQ(ExpectedMaxRouted(Groups({65536}), 128), 128);
+  const double large = ExpectedMaxRouted(std::vector<ExpertGroup>(16, {4096, 1}), 128);
   EXPECT_GT(large, 8);
   EXPECT_LT(large, 24);
 }

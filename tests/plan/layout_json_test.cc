@@ -24,6 +24,19 @@ TEST(LayoutJson, HoldsEveryRowAndEveryRank) {
   EXPECT_EQ(json["shards"][2]["experts"]["channels"]["begin"], 64);
   EXPECT_EQ(json["shards"][2]["vocab"]["real"], 42 * 32);
   EXPECT_FALSE(json["shards"][0].contains("mlp"));
+  EXPECT_EQ(json["placement"]["tables"], Json::array({{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}}));  // one group of all ranks
+}
+
+TEST(LayoutJson, NamesGroupsAndTheirMap) {
+  LayoutOptions options;
+  options.ranks = 3;
+  options.placement = Placement::FromEpConfig(10, 2, PlacementStrategy::kInterleave).value();
+  const Json json = LayoutJson(MakeLayout(DemoGeometry(), options).value());
+  EXPECT_EQ(json["axes"][2]["cut"], "ep");
+  EXPECT_EQ(json["placement"], options.placement->PlanFragment());
+  EXPECT_EQ(json["shards"][1]["experts"]["group"], 0);
+  EXPECT_EQ(json["shards"][2]["experts"]["group"], 1);
+  EXPECT_EQ(json["shards"][2]["experts"]["slots"], Json({1, 3, 5, 7, 9}));
 }
 
 TEST(LayoutJson, KeyOrderIsStable) {

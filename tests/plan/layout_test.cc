@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layout.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -162,6 +163,140 @@ TEST(Layout, LegalCutsNamesOnlyAxesTheModelHas) {
   EXPECT_THAT(LegalCuts(demo, "gdn", 3), ElementsAre("uneven", "overlap", "pad", "replicate"));
   EXPECT_THAT(LegalCuts(demo, "mlp", 3), IsEmpty());
   EXPECT_THAT(LegalCuts(demo, "nonsense", 3), IsEmpty());
+}
+
+bool SameExperts(const ExpertShard& a, const ExpertShard& b) {
+  const auto same = [](const WidthShard& x, const WidthShard& y) {
+    return x.begin == y.begin && x.width == y.width && x.real == y.real;
+  };
+  return a.slots == b.slots && a.group == b.group && same(a.channels, b.channels);
+}
+
+// As many groups as ranks are whole experts, one group is cut channels.
+TEST(Layout, GroupsOfOneRankAndOneGroupAreTheOldCuts) {
+  std::mt19937_64 random(21);
+  for (int round = 0; round < 20; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (int64_t ranks = 1; ranks <= 8; ++ranks) {
+      for (const auto& [ep, word] : {std::pair(ranks, "whole"), std::pair(int64_t{1}, "width")}) {
+        LayoutOptions options;
+        options.ranks = ranks;
+        options.ep = ep;
+        const Result<Layout> groups = MakeLayout(geometry, options);
+        ASSERT_TRUE(groups.ok()) << groups.error().message;
+        const Layout cut = Make(geometry, ranks, fmt::format("experts={}", word));
+        for (size_t r = 0; r < cut.shards.size(); ++r) {
+          EXPECT_TRUE(SameExperts(groups->shards[r].experts, cut.shards[r].experts)) << word << " rank " << r;
+        }
+        EXPECT_DOUBLE_EQ(Row(*groups, "experts").factor, Row(cut, "experts").factor);
+        EXPECT_EQ(groups->placement->ContentDigest(), cut.placement->ContentDigest());
+      }
+    }
+  }
+}
+
+TEST(Layout, DemoOnFiveRanksInTwoGroups) {
+  LayoutOptions options;
+  options.ranks = 5;
+  options.placement =
+      Placement::FromPairs({{1, 1}, {0, 0}, {1, 0}, {1, 2}, {1, 3}, {1, 4}, {1, 5}, {1, 6}, {0, 2}, {0, 1}}).value();
+  const Layout layout = MakeLayout(DemoGeometry(), options).value();
+  const AxisPlan& row = Row(layout, "experts");
+  EXPECT_EQ(row.cut, "ep");
+  EXPECT_EQ(row.unit, "32 channels of an expert");
+  EXPECT_EQ(row.stock, 30);
+  EXPECT_EQ(row.padded, 30);
+  EXPECT_THAT(row.per_rank, ElementsAre(3, 3, 3, 14, 7));  // three and seven experts of three leaves
+  EXPECT_THAT(row.reason, HasSubstr("2 groups of 3/2 ranks hold 3/7 experts"));
+  EXPECT_DOUBLE_EQ(row.factor, 14 * 5 / 30.0);
+  for (const size_t rank : {0, 1, 2}) EXPECT_THAT(layout.shards[rank].experts.slots, ElementsAre(1, 9, 8));
+  for (const size_t rank : {3, 4}) EXPECT_THAT(layout.shards[rank].experts.slots, ElementsAre(2, 0, 3, 4, 5, 6, 7));
+  EXPECT_EQ(layout.shards[3].experts.channels.width, 64);
+  EXPECT_EQ(layout.shards[4].experts.channels.begin, 64);
+  EXPECT_EQ(layout.shards[4].experts.group, 1);
+  EXPECT_EQ(layout.placement->ProvenanceDigest(), options.placement->ProvenanceDigest());
+}
+
+TEST(Layout, AGroupWithoutExpertsHoldsNone) {
+  LayoutOptions options;
+  options.ranks = 5;
+  options.placement = Placement::FromLogicalToPhysical({4, 3, 2, 1, 0, 5, 6, 7, 8, 9}, {0, 10, 0}).value();
+  const Layout layout = MakeLayout(DemoGeometry(), options).value();
+  EXPECT_THAT(Row(layout, "experts").per_rank, ElementsAre(0, 0, 20, 10, 0));
+  for (const size_t rank : {0, 1, 4}) {
+    EXPECT_TRUE(layout.shards[rank].experts.slots.empty());
+    EXPECT_EQ(layout.shards[rank].experts.channels.width, 0);
+  }
+  EXPECT_THAT(layout.shards[3].experts.slots, ElementsAre(4, 3, 2, 1, 0, 5, 6, 7, 8, 9));
+}
+
+// Every expert's every channel is on one rank, and the placement that a layout names is the one that it carries out.
+TEST(Layout, ThePlacementIsCarriedOut) {
+  std::mt19937_64 random(22);
+  for (int round = 0; round < 60; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (int64_t ranks = 1; ranks <= kMaxRanks; ++ranks) {
+      LayoutOptions options = RandomCuts(geometry, ranks, &random);
+      if (round % 2 == 0) RandomGroups(geometry, &random, &options);
+      options.pad_to = static_cast<int64_t>(random() % 4);
+      const Layout layout = MakeLayout(geometry, options).value();
+      if (!layout.partial.experts) {
+        EXPECT_FALSE(layout.placement.has_value());
+        continue;
+      }
+      ASSERT_TRUE(layout.placement.has_value());
+      std::vector<int64_t> channels(static_cast<size_t>(geometry.moe.experts), 0);
+      for (const RankShard& shard : layout.shards) {
+        if (shard.experts.slots.empty()) continue;
+        std::vector<int64_t> real;
+        for (const int64_t expert : shard.experts.slots) {
+          if (expert < 0) continue;
+          real.push_back(expert);
+          channels[static_cast<size_t>(expert)] += shard.experts.channels.real;
+        }
+        EXPECT_EQ(real, layout.placement->tables[static_cast<size_t>(shard.experts.group)]);
+      }
+      for (const int64_t held : channels) EXPECT_EQ(held, geometry.moe.width);
+      if (options.placement) {
+        EXPECT_EQ(layout.placement->ContentDigest(), options.placement->ContentDigest());
+      }
+    }
+  }
+}
+
+TEST(Layout, BadGroupsAreNamed) {
+  const Placement nine = Placement::Identity(9).value();
+  const Placement three = Placement::Random(10, 3, 1).value();
+  const struct {
+    int64_t ep;
+    std::optional<Placement> placement;
+    std::map<std::string, std::string> cuts;
+    Code code;
+    const char* text;
+  } cases[] = {{-1, {}, {}, Code::kUsage, "ep: expected 1 to"},
+               {3, {}, {}, Code::kInfeasible, "ep_size: expected at most the 2 ranks, found 3 groups"},
+               {0, three, {}, Code::kInfeasible, "at most the 2 ranks, found 3 groups"},
+               {0, nine, {}, Code::kInvalid, "expected the model's 10, found 9"},
+               {2, Placement::Identity(10).value(), {}, Code::kUsage, "the 1 groups of the placement, found 2"},
+               {2, {}, {{"experts", "whole"}}, Code::kUsage, "expected one way to cut experts"}};
+  for (const auto& test : cases) {
+    LayoutOptions options;
+    options.ranks = 2;
+    options.ep = test.ep;
+    options.placement = test.placement;
+    options.cuts = test.cuts;
+    const Result<Layout> layout = MakeLayout(DemoGeometry(), options);
+    ASSERT_FALSE(layout.ok()) << test.text;
+    EXPECT_EQ(layout.error().code, test.code) << layout.error().message;
+    EXPECT_THAT(layout.error().message, HasSubstr(test.text));
+  }
+  Geometry dense = DemoGeometry();
+  for (LayerGeometry& layer : dense.layers) layer.channel_mixer = ChannelMixer::kMlp;
+  dense.mlp_width = 64;
+  LayoutOptions options;
+  options.ep = 1;
+  EXPECT_THAT(MakeLayout(dense, options).error().message, HasSubstr("a model with routed experts"));
+  EXPECT_FALSE(MakeLayout(dense, {}).value().placement.has_value());
 }
 
 TEST(Layout, BadOptionsAreNamed) {

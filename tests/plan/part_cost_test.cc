@@ -42,9 +42,21 @@ TEST(PartCost, BusiestRankOfWholeExpertsIsTheExpectedLargest) {
   const Geometry demo = DemoGeometry();
   std::vector<RankShard> shards(2);
   shards[0].experts = {{0, 1, 2, 3, 4}, {0, 96, 96}};
-  shards[1].experts = {{5, 6, 7, 8, 9}, {0, 96, 96}};
+  shards[1].experts = {{5, 6, 7, 8, 9}, {0, 96, 96}, 1};
   // Two of ten: both on one rank in 20 of 45 draws.
   EXPECT_NEAR(BusiestExpertBytes(demo, shards, {}), (1 + 20.0 / 45) * GatedMlpBytes(demo, 96, {}), 1e-6);
+}
+
+// Two groups of 5 experts, one of them on two ranks: of two drawn experts, both are on the single rank in 10 of 45
+// draws, one in 25, none in 10, and then the wider of the two ranks reads both.
+TEST(PartCost, BusiestRankOfGroupsIsTheWidestOfTheGroupWithTheMost) {
+  const Geometry demo = DemoGeometry();
+  std::vector<RankShard> shards(3);
+  shards[0].experts = {{0, 1, 2, 3, 4}, {0, 64, 64}, 0};
+  shards[1].experts = {{0, 1, 2, 3, 4}, {64, 32, 32}, 0};
+  shards[2].experts = {{5, 6, 7, 8, 9}, {0, 96, 96}, 1};
+  const double channels = (10 * 192 + 25 * 96 + 10 * 128) / 45.0;
+  EXPECT_NEAR(BusiestExpertBytes(demo, shards, {}), channels * GatedMlpBytes(demo, 1, {}), 1e-6);
 }
 
 TEST(PartCost, BusiestRankOfCutChannelsIsTheWidest) {

@@ -73,7 +73,16 @@ inline std::vector<std::string> AxesOf(const Geometry& geometry) {
   return axes;
 }
 
-/// Options with a random legal cut on every axis.
+/// A random number of expert groups, with random maps of experts to them or the default one.
+inline void RandomGroups(const Geometry& geometry, std::mt19937_64* random, LayoutOptions* options) {
+  options->cuts.erase("experts");
+  options->placement.reset();
+  options->ep = 1 + static_cast<int64_t>((*random)() % static_cast<uint64_t>(options->ranks));
+  if ((*random)() % 2 == 0) return;
+  options->placement = Placement::Random(geometry.moe.experts, options->ep, (*random)()).value();
+}
+
+/// Options with a random legal cut on every axis; for experts that may be by groups.
 inline LayoutOptions RandomCuts(const Geometry& geometry, int64_t ranks, std::mt19937_64* random) {
   LayoutOptions options;
   options.ranks = ranks;
@@ -81,6 +90,7 @@ inline LayoutOptions RandomCuts(const Geometry& geometry, int64_t ranks, std::mt
     const std::vector<std::string> words = LegalCuts(geometry, axis, ranks);
     options.cuts[axis] = words[(*random)() % words.size()];
   }
+  if (geometry.Uses(ChannelMixer::kMoe) && (*random)() % 3 == 0) RandomGroups(geometry, random, &options);
   return options;
 }
 
