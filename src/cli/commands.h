@@ -24,6 +24,8 @@ Run AddServe(CLI::App* app);
 Run AddScore(CLI::App* app);
 /// Text to token ids and back, and chats to text.
 Run AddTokenize(CLI::App* app);
+/// Makes, shows, compares and checks maps of experts.
+Run AddPlacement(CLI::App* app);
 /// Writes a padded checkpoint.
 Run AddPad(CLI::App* app);
 /// Writes a quantised checkpoint.

@@ -28,6 +28,7 @@ constexpr Command kCommands[] = {
     {"serve", "an HTTP server with OpenAI's API", trivet::cli::AddServe},
     {"score", "logits, log-probabilities and perplexity of given tokens", trivet::cli::AddScore},
     {"tokenize", "text to token ids and back, chats to text", trivet::cli::AddTokenize},
+    {"placement", "maps that say which expert lives where: make, show, diff, check", trivet::cli::AddPlacement},
     {"pad", "write a checkpoint whose axes divide by a rank count, for other engines", trivet::cli::AddPad},
     {"quantize", "write a checkpoint with its large matrices in FP8 or MXFP4", trivet::cli::AddQuantize},
     {"bench", "measure decode and prefill, interleaved", trivet::cli::AddBench},
@@ -60,6 +61,7 @@ trivet::Status FlushOutput() {
 
 // The library reads an empty text as the number 0, and shows empty lists as defaults.
 void Tidy(CLI::App* app) {
+  for (CLI::App* nested : app->get_subcommands({})) Tidy(nested);
   for (CLI::Option* option : app->get_options()) {
     if (option->get_default_str() == "[]") option->default_str("");
     const std::string type = option->get_type_name();

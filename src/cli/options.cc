@@ -19,6 +19,11 @@ void LayoutFlags::Add(CLI::App* app) {
   app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
       ->take_all()
       ->delimiter(',');
+  app->add_option(
+      "--ep,--ep-size", ep,
+      "groups of ranks that experts are dealt to, 1 to the ranks; the ranks of a group cut the width of its "
+      "experts; 0: as priced cheapest");
+  app->add_option("--placement", placement, "file of a map that says which expert is in which group and slot");
   app->add_option("--pad-to", pad_to, "pad every axis to the geometry it has at this many ranks; 0: no");
 }
 
@@ -26,6 +31,13 @@ Result<plan::LayoutOptions> LayoutFlags::Options() const {
   plan::LayoutOptions options;
   options.ranks = ranks;
   options.pad_to = pad_to;
+  if (ep < 0) {
+    return MakeError(Code::kUsage, fmt::format("--ep: expected 1 to the ranks, or 0, found {}; choose another", ep));
+  }
+  options.ep = ep;
+  if (!placement.empty()) {
+    TRY_ASSIGN(options.placement, plan::ReadPlacement(placement));
+  }
   for (const std::string& cut : cuts) TRY(plan::ParseCuts(cut, &options));
   return options;
 }

@@ -21,11 +21,13 @@ struct LayoutFlags {
   int64_t ranks = 1;
   int64_t pad_to = 0;
   std::vector<std::string> cuts;
-  std::string dummy;  // format of made-up weights; empty: those of the checkpoint
+  int64_t ep = 0;
+  std::string placement;  // file of a map; empty: none
+  std::string dummy;      // format of made-up weights; empty: those of the checkpoint
   void Add(CLI::App* app);
   /// --dummy-weights, for commands that need no text.
   void AddDummy(CLI::App* app);
-  /// Errors: kUsage.
+  /// Errors: kUsage, and those of plan::ReadPlacement.
   Result<plan::LayoutOptions> Options() const;
   /// Opens the model.  Errors: those of engine::OpenModel.
   Result<engine::OpenedModel> Open() const;

@@ -122,7 +122,12 @@ std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout
   std::string text =
       fmt::format("{}: {} layers, width {}, vocabulary {}, on {} {}\n\n", geometry.family, geometry.layers.size(),
                   geometry.hidden, geometry.vocab, layout.ranks, layout.ranks == 1 ? "rank" : "ranks");
-  text += AxisTable(layout) + "\n" + RankTable(cost);
+  text += AxisTable(layout);
+  if (layout.placement) {
+    text += fmt::format("experts live by the map {}, {}\n", Quote(layout.placement->version),
+                        layout.placement->ContentDigest());
+  }
+  text += "\n" + RankTable(cost);
   text += fmt::format("\nof the ideal 1/{}: weights {}, step {} ({} on the critical path), KV cache {}\n", layout.ranks,
                       Times(cost.weight_factor), Times(cost.step_factor), Bytes(cost.critical_bytes),
                       Times(cost.kv_factor));

@@ -33,6 +33,19 @@ TEST(PlanTable, ShowsEveryAxisOfTheDemoOnThreeRanks) {
   EXPECT_THAT(text, Not(HasSubstr(" \n")));
 }
 
+TEST(PlanTable, NamesTheMapOfExperts) {
+  const plan::Geometry demo = plan::DemoGeometry();
+  plan::LayoutOptions options;
+  options.ranks = 3;
+  options.ep = 2;
+  const plan::Layout layout = plan::MakeLayout(demo, options).value();
+  const std::string text = RenderLayoutTable(demo, layout, plan::PriceLayout(demo, layout, {}));
+  EXPECT_THAT(text,
+              HasSubstr("experts  32 channels of an expert     30      30  10/5/15    1.50x  ep       asked for: 2 "
+                        "groups of 2/1 ranks hold 5/5 experts"));
+  EXPECT_THAT(text, HasSubstr("experts live by the map block.v1, xxh3:"));
+}
+
 TEST(PlanTable, OneRankHasNoCollectives) {
   const std::string text = Render(1);
   EXPECT_THAT(text, HasSubstr("on 1 rank\n"));
