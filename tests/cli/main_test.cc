@@ -138,6 +138,75 @@ TEST_F(Program, LinesOfAPromptFileHaveTheirOwnSampling) {
   Refused("generate demo -q --prompts " + Write("bad.jsonl", "{\"prompt\":\"x\",\"top_p\":7}"), 4, {"line 1", "top_p"});
 }
 
+TEST_F(Program, MapsOfExpertsAreMadeShownComparedAndChecked) {
+  const std::string block = dir_.Path("block.json"), other = dir_.Path("other.json"), pairs = dir_.Path("made.json");
+  ASSERT_EQ(Run("placement make demo --ep 3 --out " + block).status, 0);
+  ASSERT_EQ(Run("placement make --experts 10 --ep 4 --random --seed 3 --label v9 --out " + other).status, 0);
+  const Outcome shown = Run("placement show " + block);
+  EXPECT_THAT(shown.out, HasSubstr("    1        3         4  4 5 6\n"));
+  const Result<Json> same = ParseJson(Run("placement show --json " + block).out, "map");
+  ASSERT_TRUE(same.ok()) << same.error().message;
+  EXPECT_EQ((*same)["tables"][2], Json({7, 8, 9}));
+  // The same map from its pairs, and from its flat list: one content.
+  Json list = Json::array();
+  for (int e = 0; e < 10; ++e) list.push_back({(*same)["ep_rank"][e], e - (e < 4 ? 0 : e < 7 ? 4 : 7)});
+  const std::string file = Write("pairs.json", DumpJson(list));
+  ASSERT_EQ(Run("placement make --pairs " + file + " --semantics rank_local --out " + pairs).status, 0);
+  EXPECT_THAT(Run("placement diff " + block + " " + pairs).out, HasSubstr("0 of 10 experts moved"));
+  const std::string flat = Write("flat.json", DumpJson((*same)["logical_to_physical"]));
+  const Result<Json> again = ParseJson(Run("placement make --ep 3 --logical-to-physical " + flat).out, "map");
+  ASSERT_TRUE(again.ok()) << again.error().message;
+  EXPECT_EQ((*again)["content"], (*same)["content"]);
+  const Result<Json> moves = ParseJson(Run("placement diff --json " + block + " " + other).out, "moves");
+  ASSERT_TRUE(moves.ok()) << moves.error().message;
+  EXPECT_EQ((*moves)["groups"], Json({3, 4}));
+  EXPECT_GT((*moves)["moved"].size(), 0U);
+  EXPECT_THAT(Run("placement check " + other + " demo --ranks 4 --expect v9 --json").out, HasSubstr("\"verdict\":0"));
+}
+
+TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
+  const std::string good = dir_.Path("good.json");
+  ASSERT_EQ(Run("placement make demo --ep 3 --out " + good).status, 0);
+  Json map = ReadJsonFile(good).value();
+  map["tables"][1][0] = -1;
+  const std::string hole = Write("hole.json", DumpJson(map));
+  Refused("placement check " + hole, 4, {"INVALID_PLACEMENT_MAP (64)", "fill the hole"});
+  Refused("placement check " + hole + " --expect v1", 10, {"PLACEMENT_MAP_VERSION_MISMATCH (65)"});
+  Refused("placement check " + good + " demo --ranks 2", 4, {"(64)", "2 ranks", "3 groups"});
+  Refused("placement show " + hole, 4, {"hole.json"});
+  Refused("placement check " + dir_.Path("none.json"), 3, {"none.json"});
+  Refused("placement check " + Write("list.json", "[]"), 4, {"list.json"});
+  Refused("placement make", 2, {"MODEL", "--experts"});
+  Refused("placement make demo --experts 10", 2, {"--experts"});
+  Refused("placement make --experts 4 --ep ''", 2, {"--ep"});
+  Refused("placement make --experts 4 --strategy linear", 2, {"strategy"});
+  Refused("placement make --experts 4 --random --pairs x", 2, {"--random"});
+  Refused("placement make --pairs " + Write("pairs.json", "[[0,0],[0,0]]"), 4, {"slot 0 of group 0"});
+  Refused("placement make --pairs " + Write("bad.json", "[[0,0],[0]]"), 4, {"expert 1"});
+  Refused("placement make --logical-to-physical " + Write("flat.json", "{\"a\":\"b\"}"), 4, {"flat.json"});
+  Refused("placement", 2, {"subcommand"});
+  Refused("plan demo --ranks 2 --placement " + good, 6, {"2 ranks", "3 groups"});
+  Refused("plan demo --ranks 3 --placement " + hole, 4, {"hole.json"});
+  Refused("plan demo --ranks 3 --ep -1", 2, {"--ep"});
+  Refused("generate demo -q --prompt hi --ranks 2 --ep 3", 6, {"ep"});
+  Refused("plan demo --ranks 3 --ep 2 --cut experts=whole", 2, {"experts"});
+  Refused("plan " TRIVET_ROOT "/tests/golden/cases/llama --ep 1", 2, {"routed experts"});
+  Refused("placement make " TRIVET_ROOT "/tests/golden/cases/llama", 2, {"routed experts"});
+}
+
+TEST_F(Program, AMapOfExpertsChangesNoBit) {
+  const std::string map = dir_.Path("map.json");
+  ASSERT_EQ(Run("placement make demo --ep 4 --random --seed 1 --out " + map).status, 0);
+  for (const std::string& where : {"--ranks 5 --placement " + map, std::string("--ranks 5 --ep 2")}) {
+    const Outcome run = Run("generate demo -q --temperature 0 --max-tokens 4 --prompt hi --compare-ranks 1 " + where);
+    EXPECT_EQ(run.status, 0) << run.err;
+    EXPECT_THAT(run.err, HasSubstr("byte for byte: equal")) << where;
+  }
+  const Outcome plan = Run("plan demo --ranks 5 --json --placement " + map);
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  EXPECT_EQ(ParseJson(plan.out, "plan").value()["layout"]["placement"], ReadJsonFile(map).value());
+}
+
 TEST_F(Program, AFileOverTheSizeLimitIsAWriteErrorAndLeavesNothing) {
   const std::string out = dir_.Path("logits.safetensors");
   const Outcome run = Run("score demo -q --text 'Count from 3 to 6.' --out " + out);

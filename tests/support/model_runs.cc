@@ -2,6 +2,7 @@
 #include "tests/support/model_runs.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -129,6 +130,10 @@ std::string Describe(const engine::EngineOptions& options) {
   if (options.launch == engine::Launch::kProcesses) text += " processes";
   if (options.layout.pad_to > 0) text += fmt::format(" pad_to={}", options.layout.pad_to);
   for (const auto& [axis, cut] : options.layout.cuts) text += fmt::format(" {}={}", axis, cut);
+  if (options.layout.ep > 0) text += fmt::format(" ep={}", options.layout.ep);
+  if (options.layout.placement) {
+    text += fmt::format(" placement={}", fmt::join(options.layout.placement->Sizes(), "/"));
+  }
   if (!options.kernels.rows.empty()) text += " rows=" + options.kernels.rows;
   if (options.prefill_chunk != engine::EngineOptions{}.prefill_chunk)
     text += fmt::format(" chunk={}", options.prefill_chunk);
