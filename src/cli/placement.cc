@@ -23,7 +23,7 @@ using plan::Placement;
 struct MakeFlags {
   std::string model, pairs, flat, out, version;
   std::string strategy = "block", semantics = "global";
-  int64_t experts = 0, ep = 1;
+  int64_t experts = 0, ep = 0;
   uint64_t seed = 0;
   bool random = false;
 };
@@ -110,18 +110,19 @@ Result<Placement> MakeMap(const MakeFlags& flags) {
   TRY_ASSIGN(label.semantics, plan::ParseSemantics(flags.semantics));
   if (!flags.pairs.empty()) {
     TRY_ASSIGN(const std::vector<ExpertAddress> pairs, ReadPairs(flags.pairs));
-    return Placement::FromPairs(pairs, flags.ep == 1 ? 0 : flags.ep, label);
+    return Placement::FromPairs(pairs, flags.ep, label);
   }
+  const int64_t ep = flags.ep == 0 ? 1 : flags.ep;
   if (!flags.flat.empty()) {
     TRY_ASSIGN(const std::vector<int64_t> ids, ReadFlatList(flags.flat));
     TRY_ASSIGN(const Placement block,
-               Placement::FromEpConfig(static_cast<int64_t>(ids.size()), flags.ep, plan::PlacementStrategy::kBlock));
+               Placement::FromEpConfig(static_cast<int64_t>(ids.size()), ep, plan::PlacementStrategy::kBlock));
     return Placement::FromLogicalToPhysical(ids, block.Sizes(), label);
   }
   TRY_ASSIGN(const int64_t experts, CountExperts(flags));
-  if (flags.random) return Placement::Random(experts, flags.ep, flags.seed, label);
+  if (flags.random) return Placement::Random(experts, ep, flags.seed, label);
   TRY_ASSIGN(const plan::PlacementStrategy strategy, plan::ParseStrategy(flags.strategy));
-  return Placement::FromEpConfig(experts, flags.ep, strategy, label);
+  return Placement::FromEpConfig(experts, ep, strategy, label);
 }
 
 Status Make(const MakeFlags& flags) {
@@ -232,7 +233,7 @@ Run AddMake(CLI::App* app) {
   auto flags = std::make_shared<MakeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   app->add_option("MODEL", flags->model, "model whose experts are placed; its config.json is enough");
   app->add_option("--experts", flags->experts, "number of experts, instead of MODEL");
-  app->add_option("--ep,--ep-size", flags->ep, "expert groups");
+  app->add_option("--ep,--ep-size", flags->ep, "expert groups; 0: one, or as many as --pairs names");
   app->add_option("--strategy", flags->strategy,
                   "block: consecutive experts in a group; interleave: expert e in group e modulo their number");
   app->add_option("--pairs", flags->pairs, "JSON file: a list of [group, slot], by expert");

@@ -117,7 +117,9 @@ Status ReadRopes(const FamilyConfig& config, int64_t rotary_dim, Geometry* geome
       std::any_of(config.rope.begin(), config.rope.end(), [](const Json& at) { return at.is_object(); });
   if (!nested) return AddRope(config.text, config.rope, rotary_dim, geometry);
   for (const auto& [word, sliding] : {std::pair{"full_attention", false}, std::pair{"sliding_attention", true}}) {
-    const auto uses = [sliding](const LayerGeometry& at) { return HasKv(at.mixer) && (at.window > 0) == sliding; };
+    const auto uses = [wanted = sliding](const LayerGeometry& at) {
+      return HasKv(at.mixer) && (at.window > 0) == wanted;
+    };
     if (std::none_of(geometry->layers.begin(), geometry->layers.end(), uses)) continue;
     const Json* rope = Find(config.rope, word);
     if (rope == nullptr || !rope->is_object()) return InvalidKey("rope_parameters", word, "none");

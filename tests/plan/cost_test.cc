@@ -119,6 +119,28 @@ TEST(PriceLayout, CriticalPathIsNoShorterThanAnyRank) {
   }
 }
 
+TEST(PriceLayout, GroupsCostWhatTheCutsAtBothEndsCost) {
+  std::mt19937_64 random(13);
+  for (int round = 0; round < 20; ++round) {
+    const Geometry geometry = RandomGeometry(&random);
+    for (const int64_t ranks : {1, 2, 3, 5, 8}) {
+      for (const auto& [ep, word] : {std::pair(ranks, "whole"), std::pair(int64_t{1}, "width")}) {
+        LayoutOptions groups, cut;
+        groups.ranks = cut.ranks = ranks;
+        groups.ep = ep;
+        cut.cuts["experts"] = word;
+        const LayoutCost a = PriceLayout(geometry, Make(geometry, groups), {});
+        const LayoutCost b = PriceLayout(geometry, Make(geometry, cut), {});
+        EXPECT_EQ(a.critical_bytes, b.critical_bytes) << word << " on " << ranks;
+        for (size_t r = 0; r < a.ranks.size(); ++r) {
+          EXPECT_EQ(a.ranks[r].weight_bytes, b.ranks[r].weight_bytes);
+          EXPECT_EQ(a.ranks[r].step_bytes, b.ranks[r].step_bytes);
+        }
+      }
+    }
+  }
+}
+
 TEST(PriceLayout, CollectivesFollowThePartialAxes) {
   const Geometry demo = DemoGeometry();
   LayoutOptions options;

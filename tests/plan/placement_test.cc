@@ -192,9 +192,11 @@ TEST(Placement, WhatIsNoMapIsRefused) {
       {Placement::FromLogicalToPhysical({}), Code::kUsage, "experts"},
       {Placement::FromPairs({{0, 0}, {0, 0}}), Code::kInvalid, "slot 0 of group 0: expected one expert, found 0 and 1"},
       {Placement::FromPairs({{0, 0}, {0, 2}}), Code::kInvalid, "found none in slot 1"},
-      {Placement::FromPairs({{0, 0}, {2, 0}}, 2), Code::kInvalid, "expected groups 0 to 1, found 2"},
+      {Placement::FromPairs({{0, 0}, {2, 0}}, 2), Code::kInvalid,
+       "expert 1: expected a slot of groups 0 to 1, found slot 0 of group 2"},
       {Placement::FromPairs({{-1, 0}}), Code::kUsage, "ep: expected 1"},
       {Placement::FromPairs({{0, -1}}), Code::kInvalid, "found slot -1 of group 0"},
+      {Placement::FromPairs({{0, 0}}, -1), Code::kUsage, "ep: expected 1 to 65536, found -1"},
       {Placement::FromPairs({{INT64_MAX, 0}}), Code::kUsage, "ep: expected 1"},
   };
   for (const auto& test : cases) {
