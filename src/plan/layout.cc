@@ -199,10 +199,11 @@ Result<std::optional<Placement>> AskedPlacement(const Geometry& geometry, const 
 }
 
 Status CheckPlacementOf(const Geometry& geometry, int64_t ranks, const Placement& placement) {
-  const Verdict model = CheckPlacementFits(placement, geometry.moe.experts, placement.ep_size());
-  if (!model.passed()) return MakeError(Code::kInvalid, fmt::format("placement: {}", model.sentence));
-  const Verdict fits = CheckPlacementFits(placement, geometry.moe.experts, ranks);
-  if (!fits.passed()) return MakeError(Code::kInfeasible, fmt::format("ep: {}", fits.sentence));
+  const Verdict verdict = CheckPlacementFits(placement, geometry.moe.experts, ranks);
+  if (!verdict.passed()) {
+    const bool other_model = placement.experts() != geometry.moe.experts;
+    return MakeError(other_model ? Code::kInvalid : Code::kInfeasible, "placement: " + verdict.sentence);
+  }
   return {};
 }
 
@@ -303,8 +304,8 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
       if (chosen == nullptr) return NotLegal(axis, forced->second, options.ranks);
       reason = "asked for";
     }
-    if (axis.axis == "experts" && asked) {
-      chosen = FindWord(candidates, "ep");
+    if (const Candidate* groups = FindWord(candidates, "ep"); groups != nullptr) {
+      chosen = groups;
       reason = GroupReason(*asked, *chosen, candidates);
     }
     for (size_t r = 0; r < layout.shards.size(); ++r) {

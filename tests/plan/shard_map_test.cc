@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/shard_map.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "base/str.h"
 #include "plan/leaf.h"
@@ -254,6 +256,23 @@ TEST(ShardMap, FusedExpertsAreCutInsideEveryExpert) {
   ASSERT_NE(down, nullptr);
   EXPECT_EQ(down->leaf, 32);
   ExpectSlice(down->slices[0], {"model.layers.1.mlp.experts.down_proj", 4 * 256, 64, 256, 32, 0, 0});
+}
+
+TEST(ShardMap, SlotsAreFilledWithTheExpertsOfTheMap) {
+  LayoutOptions options;
+  options.ranks = 5;  // groups of ranks 0 and 1, 2 and 3, 4
+  options.placement = Placement::Random(10, 3, 2).value();
+  for (const auto& [rank, group, channel] : {std::tuple{0, 0, 0}, std::tuple{3, 1, 64}, std::tuple{4, 2, 0}}) {
+    const ShardMap map = DemoMap(options, rank);
+    const std::vector<int64_t>& table = options.placement->tables[static_cast<size_t>(group)];
+    ASSERT_FALSE(table.empty());
+    for (size_t slot = 0; slot < table.size(); ++slot) {
+      const LocalTensor* gate_up = FindLocal(map, fmt::format("layers.1.moe.expert.{}.gate_up", slot));
+      ASSERT_NE(gate_up, nullptr);
+      EXPECT_EQ(gate_up->slices[0].src_row, table[slot] * 192 + channel) << "rank " << rank << " slot " << slot;
+    }
+    EXPECT_EQ(FindLocal(map, fmt::format("layers.1.moe.expert.{}.gate_up", table.size())), nullptr);
+  }
 }
 
 TEST(ShardMap, EmptyTensorsAndDummySlotsAreLeftOut) {

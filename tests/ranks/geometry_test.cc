@@ -90,6 +90,13 @@ TEST_P(Geometry, EveryLayoutGivesTheBytesOfOneRank) {
       }
     }
   }
+  for (const int64_t ranks : {3, 8}) {
+    if (!model.geometry.Uses(plan::ChannelMixer::kMoe)) break;
+    engine::EngineOptions options;
+    options.layout.ranks = ranks;
+    options.layout.placement = plan::Placement::Random(model.geometry.moe.experts, ranks / 2 + 1, 1).value();
+    expect_equal(options);
+  }
   engine::EngineOptions reference;
   reference.layout.ranks = 3;
   reference.kernels.rows = "ref";
