@@ -21,8 +21,8 @@ using plan::ExpertAddress;
 using plan::Placement;
 
 struct MakeFlags {
-  std::string model, pairs, flat, out, version;
-  std::string strategy = "block", semantics = "global";
+  std::string model, strategy, pairs, flat, out, version;
+  std::string semantics = "global";
   int64_t experts = 0, ep = 0;
   uint64_t seed = 0;
   bool random = false;
@@ -100,11 +100,13 @@ Result<int64_t> CountExperts(const MakeFlags& flags) {
 }
 
 Result<Placement> MakeMap(const MakeFlags& flags) {
-  const int ways = (flags.pairs.empty() ? 0 : 1) + (flags.flat.empty() ? 0 : 1) + (flags.random ? 1 : 0);
+  const int lists = (flags.pairs.empty() ? 0 : 1) + (flags.flat.empty() ? 0 : 1);
+  const int ways = lists + (flags.random ? 1 : 0) + (flags.strategy.empty() ? 0 : 1);
   if (ways > 1) {
-    return MakeError(Code::kUsage,
-                     "--pairs, --logical-to-physical and --random: expected one of them, found more; choose "
-                     "one");
+    return MakeError(
+        Code::kUsage,
+        "--strategy, --pairs, --logical-to-physical and --random: expected one of them, found more; choose "
+        "one");
   }
   plan::PlacementLabel label{flags.version, {}};
   TRY_ASSIGN(label.semantics, plan::ParseSemantics(flags.semantics));
@@ -121,12 +123,18 @@ Result<Placement> MakeMap(const MakeFlags& flags) {
   }
   TRY_ASSIGN(const int64_t experts, CountExperts(flags));
   if (flags.random) return Placement::Random(experts, ep, flags.seed, label);
-  TRY_ASSIGN(const plan::PlacementStrategy strategy, plan::ParseStrategy(flags.strategy));
+  TRY_ASSIGN(const plan::PlacementStrategy strategy,
+             plan::ParseStrategy(flags.strategy.empty() ? "block" : flags.strategy));
   return Placement::FromEpConfig(experts, ep, strategy, label);
 }
 
 Status Make(const MakeFlags& flags) {
   TRY_ASSIGN(const Placement map, MakeMap(flags));
+  if (!flags.model.empty() || flags.experts != 0) {
+    TRY_ASSIGN(const int64_t experts, CountExperts(flags));
+    const plan::Verdict verdict = plan::CheckPlacementFits(map, experts, map.ep_size());
+    if (!verdict.passed()) return MakeError(Code::kInvalid, verdict.sentence);
+  }
   const std::string text = DumpJson(map.PlanFragment(), 2) + "\n";
   if (flags.out.empty()) {
     std::fputs(text.c_str(), stdout);
@@ -234,8 +242,10 @@ Run AddMake(CLI::App* app) {
   app->add_option("MODEL", flags->model, "model whose experts are placed; its config.json is enough");
   app->add_option("--experts", flags->experts, "number of experts, instead of MODEL");
   app->add_option("--ep,--ep-size", flags->ep, "expert groups; 0: one, or as many as --pairs names");
-  app->add_option("--strategy", flags->strategy,
-                  "block: consecutive experts in a group; interleave: expert e in group e modulo their number");
+  app->add_option(
+      "--strategy", flags->strategy,
+      "block, which is the default: consecutive experts in a group; interleave: expert e in group e modulo their "
+      "number");
   app->add_option("--pairs", flags->pairs, "JSON file: a list of [group, slot], by expert");
   app->add_option("--logical-to-physical", flags->flat,
                   "JSON file: a list of global ids, by expert; groups have sizes as for block");

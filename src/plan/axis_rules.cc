@@ -70,12 +70,12 @@ std::vector<CutRule> HeadCuts(const HeadAxis& axis, int64_t ranks, int64_t pad_t
     fill(MakeHeadRange(axis, share.begin, share.count), shard);
   };
   std::vector<CutRule> cuts;
-  cuts.push_back({"uneven", Cut::kUneven, group_unit, groups, fill_groups, {}});
+  cuts.push_back({"uneven", Cut::kUneven, group_unit, groups, fill_groups});
   if (group > 1 || ranks > axis.owners) {
-    cuts.push_back({"overlap", Cut::kOverlap, head_unit, {axis.heads, groups.padded * group}, fill_heads, {}});
+    cuts.push_back({"overlap", Cut::kOverlap, head_unit, {axis.heads, groups.padded * group}, fill_heads});
   }
-  cuts.push_back({"pad", Cut::kPad, group_unit, groups, fill_groups, {}});
-  cuts.push_back({"replicate", Cut::kReplicate, group_unit, groups, fill_groups, {}});
+  cuts.push_back({"pad", Cut::kPad, group_unit, groups, fill_groups});
+  cuts.push_back({"replicate", Cut::kReplicate, group_unit, groups, fill_groups});
   return cuts;
 }
 
@@ -87,11 +87,10 @@ WidthShard MakeWidthShard(int64_t width, int64_t leaf, const Share& share) {
 Units WidthUnits(int64_t width, int64_t leaf, int64_t pad_to) { return PadUnits((width + leaf - 1) / leaf, pad_to); }
 
 // uneven, pad and replicate of an axis whose units are all alike.
-std::vector<CutRule> PlainCuts(const std::string& unit, const Units& units,
-                               const std::function<void(int64_t, const Share&, RankShard*)>& fill) {
-  return {{"uneven", Cut::kUneven, unit, units, fill, {}},
-          {"pad", Cut::kPad, unit, units, fill, {}},
-          {"replicate", Cut::kReplicate, unit, units, fill, {}}};
+std::vector<CutRule> PlainCuts(const std::string& unit, const Units& units, const FillShard& fill) {
+  return {{"uneven", Cut::kUneven, unit, units, fill},
+          {"pad", Cut::kPad, unit, units, fill},
+          {"replicate", Cut::kReplicate, unit, units, fill}};
 }
 
 // A price that is the most loaded rank's.
@@ -154,7 +153,6 @@ CutRule GroupCut(const Geometry& geometry, int64_t ranks, int64_t pad_to, const 
                Cut::kGroups,
                fmt::format("{} channels of an expert", leaf),
                {experts * leaves.stock, experts * leaves.padded},
-               {},
                {}};
   for (int64_t group = 0; group < placement.ep_size(); ++group) {
     const auto held = static_cast<int64_t>(placement.tables[static_cast<size_t>(group)].size());
@@ -198,11 +196,11 @@ AxisRule ExpertAxis(const Geometry& geometry, int64_t pad_to) {
   const std::string channels = fmt::format("{} channels", leaf);
   const Units whole = PadUnits(experts, pad_to);
   AxisRule rule{"experts", &Partials::experts, {}, {}, {}};
-  rule.cuts = {{"whole", Cut::kUneven, "expert", whole, fill_whole, {}},
-               {"width", Cut::kUneven, channels, channel_units, fill_width, {}},
-               {"whole-pad", Cut::kPad, "expert", whole, fill_whole, {}},
-               {"width-pad", Cut::kPad, channels, channel_units, fill_width, {}},
-               {"replicate", Cut::kReplicate, "expert", whole, fill_all, {}}};
+  rule.cuts = {{"whole", Cut::kUneven, "expert", whole, fill_whole},
+               {"width", Cut::kUneven, channels, channel_units, fill_width},
+               {"whole-pad", Cut::kPad, "expert", whole, fill_whole},
+               {"width-pad", Cut::kPad, channels, channel_units, fill_width},
+               {"replicate", Cut::kReplicate, "expert", whole, fill_all}};
   rule.weight = [&geometry](const RankShard& shard) {
     return ExpertWeightBytes(geometry, shard.experts, ElementBytes{});
   };

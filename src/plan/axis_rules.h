@@ -20,14 +20,17 @@ inline constexpr int64_t kVocabTile = kRowTile;
 /// Context whose keys and values the price of attention includes, tokens.
 inline constexpr int64_t kReferenceContext = 1024;
 
+/// Sets an axis' part of the shard of `rank`, which has `share` of it.
+using FillShard = std::function<void(int64_t rank, const Share& share, RankShard* shard)>;
+
 /// One legal way to cut an axis.
 struct CutRule {
   std::string word;  // as in --cut
   Cut cut = Cut::kUneven;
   std::string unit;  // singular
   Units units;
-  std::function<void(int64_t rank, const Share&, RankShard*)> fill;  // sets the axis' part of a rank's shard
-  std::vector<Share> dealt;                                          // by rank, where the cut's word says it all
+  FillShard fill;
+  std::vector<Share> dealt = {};  // by rank, of kGroups: the map deals them
 };
 
 /// One axis of one model. The functions refer to the geometry, which must outlive the rule.

@@ -99,10 +99,11 @@ std::string GroupReason(const Placement& placement, const Candidate& chosen, con
   const double token = FindWord(candidates, "replicate")->price;
   std::vector<int64_t> members(static_cast<size_t>(placement.ep_size()), 0);
   for (const int64_t group : FoldGroups(ranks, placement.ep_size())) ++members[static_cast<size_t>(group)];
+  const bool one = members.size() == 1;
   return fmt::format(
-      "asked for: {} of {} ranks hold {} experts; the busiest rank reads {:.0f}% of a token's experts on average, with "
+      "asked for: {} of {} ranks {} {} experts; the busiest rank reads {:.0f}% of a token's experts on average, with "
       "whole experts {:.0f}%, with cut channels {:.0f}%",
-      members.size() == 1 ? "one group" : fmt::format("{} groups", members.size()), fmt::join(members, "/"),
+      one ? "one group" : fmt::format("{} groups", members.size()), fmt::join(members, "/"), one ? "holds" : "hold",
       fmt::join(placement.Sizes(), "/"), 100 * chosen.price / token, 100 * FindWord(candidates, "whole")->price / token,
       100 * FindWord(candidates, "width")->price / token);
 }

@@ -78,7 +78,7 @@ struct WidthShard {
 struct ExpertShard {
   std::vector<int64_t> slots;  // logical expert of each local slot; -1 is a dummy that is never routed to
   WidthShard channels;
-  int64_t group = 0;  // ranks of one group hold the same experts, each its own channels, or none at all
+  int64_t group = 0;  // ranks of one group hold the same experts, and unless replicated each its own channels
 };
 
 /// Vocabulary rows of one rank: logical rows [begin, begin + real), then pads up to `rows`.

@@ -181,6 +181,8 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("placement make --experts 4 --ep ''", 2, {"--ep"});
   Refused("placement make --experts 4 --strategy linear", 2, {"strategy"});
   Refused("placement make --experts 4 --random --pairs x", 2, {"--random"});
+  Refused("placement make --experts 4 --random --strategy block", 2, {"--strategy"});
+  Refused("placement make demo --pairs " + Write("two.json", "[[0,0],[1,0]]"), 4, {"model's 10", "found 2"});
   Refused("placement make --pairs " + Write("pairs.json", "[[0,0],[0,0]]"), 4, {"slot 0 of group 0"});
   Refused("placement make --pairs " + Write("bad.json", "[[0,0],[0]]"), 4, {"expert 1"});
   Refused("placement make --logical-to-physical " + Write("flat.json", "{\"a\":\"b\"}"), 4, {"flat.json"});
