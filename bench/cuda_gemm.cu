@@ -15,6 +15,8 @@ namespace {
 
 // Weights of one measurement, in copies that together outgrow the device's caches.
 constexpr int64_t kRotatedBytes = int64_t{1} << 30;
+// Room for 4096 rows of the widest input.
+constexpr int64_t kActivations = int64_t{72} << 20;
 
 void Require(cudaError_t error, const char* what) {
   if (error == cudaSuccess) return;
@@ -110,14 +112,17 @@ struct Shape {
 
 class Bench {
  public:
-  Bench() : weights_(Allocate<std::byte>(3 * kRotatedBytes)), x_(Allocate<float>(64 << 20)) {
-    y_ = Allocate<float>(64 << 20);
-    fixed_ = Allocate<int64_t>(16 << 20);
+  // `only` names the one format to measure, or is null.
+  Bench(const KernelRow<Gemm>* row, const char* only)
+      : row_(row), only_(only), weights_(Allocate<std::byte>(3 * kRotatedBytes)), x_(Allocate<float>(kActivations)) {
+    y_ = Allocate<float>(int64_t{160} << 20);
+    fixed_ = Allocate<int64_t>(24 << 20);
     flags_ = Allocate<std::atomic<uint32_t>>(1);
-    FillFloats<<<1024, 256, 0, cudaStreamPerThread>>>(x_, 64 << 20);
+    FillFloats<<<1024, 256, 0, cudaStreamPerThread>>>(x_, kActivations);
   }
 
   void Format(WeightFormat format, const std::vector<Shape>& shapes, const std::vector<int64_t>& row_counts) {
+    if (only_ != nullptr && FormatRow(format).name != only_) return;
     for (const Shape& shape : shapes) {
       PackedMatrix w{format, shape.n, shape.k, shape.leaf, weights_};
       Fill(format, w);
@@ -173,17 +178,20 @@ class Bench {
     args.y_stride = w.n;
     args.tile_end = w.tiles();
     args.flags = flags_;
-    Gemm::CudaRows().front().run(args);
+    row_->run(args);
   }
 
+  const KernelRow<Gemm>* row_;
+  const char* only_;
   std::byte* weights_;
   float *x_, *y_;
   int64_t* fixed_;
   std::atomic<uint32_t>* flags_;
 };
 
-void Run(bool prefill) {
-  Bench bench;
+void Run(const KernelRow<Gemm>& row, const char* only) {
+  std::printf("%s\n", row.name.data());
+  Bench bench(&row, only);
   const std::vector<int64_t> decode = {1, 2, 4, 8, 16};
   // The 27B geometry: gate and up, down, output projection, queries to values, vocabulary.
   std::vector<Shape> shapes = {{34816, 5120, 256, false},
@@ -192,23 +200,27 @@ void Run(bool prefill) {
                                {14336, 5120, 256, false},
                                {2048, 5120, 256, false}};
   bench.Format(WeightFormat::kFp8, shapes, decode);
-  bench.Format(WeightFormat::kMxfp4, shapes, decode);
   shapes.push_back({248320, 5120, 256, false});
+  bench.Format(WeightFormat::kMxfp4, shapes, decode);
   bench.Format(WeightFormat::kBF16, shapes, decode);
-  bench.Format(WeightFormat::kMxfp4, {{248320, 5120, 256, false}}, decode);
-  for (const WeightFormat format : {WeightFormat::kF16, WeightFormat::kQ4_0, WeightFormat::kQ4K, WeightFormat::kQ6K}) {
-    bench.Format(format, {{34816, 5120, 256, false}}, {1, 8});
+  if (row.contract == Contract::kPortable) {
+    for (const WeightFormat format :
+         {WeightFormat::kF16, WeightFormat::kQ4_0, WeightFormat::kQ4K, WeightFormat::kQ6K}) {
+      bench.Format(format, {{34816, 5120, 256, false}}, {1, 8});
+    }
   }
-  if (!prefill) return;
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kMxfp4}) {
-    bench.Format(format, {{34816, 5120, 256, false}, {5120, 17408, 128, true}}, {64, 256, 1024});
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4}) {
+    bench.Format(format, {{34816, 5120, 256, false}, {5120, 17408, 128, true}}, {64, 256, 1024, 4096});
   }
 }
 
 }  // namespace
 }  // namespace trivet::kernels
 
+// cuda_gemm [ROW [FORMAT]]: all rows and formats, or those.
 int main(int argc, char** argv) {
-  trivet::kernels::Run(argc > 1 && std::strcmp(argv[1], "--prefill") == 0);
+  for (const auto& row : trivet::kernels::Gemm::CudaRows()) {
+    if (argc < 2 || row.name == argv[1]) trivet::kernels::Run(row, argc < 3 ? nullptr : argv[2]);
+  }
   return 0;
 }

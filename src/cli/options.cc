@@ -102,7 +102,8 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
   app->add_option(
       "--numerics", numerics,
-      "exact: the same bits for every layout; portable: and on every backend; fast: for the same layout only");
+      "exact: the same bits for every layout; portable: and on every backend, without matrix units; fast: for the same "
+      "layout only");
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
@@ -123,8 +124,9 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   TRY_ASSIGN(options.backend, ParseBackend(backend));
   if (numerics == "fast") {
     options.numerics = kernels::Numerics::kFast;
-  } else if (numerics != "exact" && numerics != "portable") {
-    // Every row of every backend follows the portable contract so far, so the two are one.
+  } else if (numerics == "portable") {
+    options.kernels.contract = kernels::Contract::kPortable;
+  } else if (numerics != "exact") {
     return MakeError(Code::kUsage, fmt::format("--numerics: expected exact, portable or fast, found \"{}\"; choose one",
                                                Quote(numerics)));
   }

@@ -29,7 +29,7 @@ model::StepSize StepSizeOf(const sched::SchedulerLimits& limits) {
 
 kernels::Target TargetOf(const device::Device& device) {
   if (device.backend() == Backend::kCpu) return kernels::CpuTarget();
-  return {device.backend(), device.level()};
+  return {device.backend(), device.level(), kernels::Contract::kMatrix};
 }
 
 RankWorker::RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda_formats.cuh"
 #include "kernels/gemm_launch.cuh"
+#include "kernels/gemm_matrix.h"
 
 namespace trivet::kernels {
 
@@ -24,37 +25,51 @@ extern template void LaunchExpertGemm<WeightFormat::kQ6K>(const ExpertGemm::Args
 
 namespace {
 
+template <Contract kContract>
 void GemmCuda(const Gemm::Args& args) {
   Gemm::Args whole = args;
   whole.tile_end = std::min(args.tile_end, args.w->tiles());
   if (whole.tile_begin >= whole.tile_end || args.m == 0) return;
-  ForFormat(args.w->format, [&]<WeightFormat kFormat>() { LaunchGemm<kFormat>(whole); });
+  if (kContract == Contract::kMatrix && MatrixUnitsServe(*args.w)) {
+    GemmByMatrix(whole);
+  } else {
+    ForFormat(args.w->format, [&]<WeightFormat kFormat>() { LaunchGemm<kFormat>(whole); });
+  }
   CheckLaunch("gemm/cuda");
 }
 
+template <Contract kContract>
 void ExpertGemmCuda(const ExpertGemm::Args& args) {
   const auto some = std::find_if(args.w.begin(), args.w.end(), [](const PackedMatrix& w) { return w.n > 0; });
   if (some == args.w.end() || args.pairs == 0) return;
   int64_t tiles = 0;
   for (const PackedMatrix& w : args.w) {
-    CHECK(w.n == 0 || w.format == some->format);  // the experts of a layer are stored alike
+    CHECK(w.n == 0 || (w.format == some->format && w.leaf == some->leaf));  // the experts of a layer are stored alike
     tiles = std::max(tiles, w.tiles());
   }
   tiles = std::min(args.tile_end, tiles) - args.tile_begin;
   if (tiles <= 0) return;
-  ForFormat(some->format, [&]<WeightFormat kFormat>() { LaunchExpertGemm<kFormat>(args, *some, tiles); });
+  if (kContract == Contract::kMatrix && MatrixUnitsServe(*some)) {
+    ExpertGemmByMatrix(args, *some, tiles);
+  } else {
+    ForFormat(some->format, [&]<WeightFormat kFormat>() { LaunchExpertGemm<kFormat>(args, *some, tiles); });
+  }
   CheckLaunch("expert_gemm/cuda");
 }
 
 }  // namespace
 
 std::span<const KernelRow<Gemm>> Gemm::CudaRows() {
-  static constexpr KernelRow<Gemm> kRows[] = {{"gemm/cuda", kCudaTarget, GemmCuda}};
+  static constexpr KernelRow<Gemm> kRows[] = {
+      {"gemm/cuda-matrix", kCudaTarget, GemmCuda<Contract::kMatrix>, Contract::kMatrix},
+      {"gemm/cuda", kCudaTarget, GemmCuda<Contract::kPortable>}};
   return kRows;
 }
 
 std::span<const KernelRow<ExpertGemm>> ExpertGemm::CudaRows() {
-  static constexpr KernelRow<ExpertGemm> kRows[] = {{"expert_gemm/cuda", kCudaTarget, ExpertGemmCuda}};
+  static constexpr KernelRow<ExpertGemm> kRows[] = {
+      {"expert_gemm/cuda-matrix", kCudaTarget, ExpertGemmCuda<Contract::kMatrix>, Contract::kMatrix},
+      {"expert_gemm/cuda", kCudaTarget, ExpertGemmCuda<Contract::kPortable>}};
   return kRows;
 }
 

@@ -7,35 +7,42 @@
 
 namespace trivet::kernels {
 
-/// Warps that keep a large device's memory busy: sixteen for each of its multiprocessors.
-inline constexpr int64_t kBusyWarps = 2112;
-
-/// Blocks that share the leaves of a tile, where the grid has `warps` warps without: as many as keep a device busy.
-inline int64_t SplitsOf(int64_t warps, int64_t leaves, bool in_place) {
-  const int64_t wanted = std::clamp<int64_t>(CeilDiv(kBusyWarps, warps), 1, leaves);
-  if (in_place) return std::min<int64_t>(wanted, 64);
-  // A cluster has at most eight blocks, of a power of two.
-  return wanted >= 8 ? 8 : wanted >= 4 ? 4 : wanted >= 2 ? 2 : 1;
+/// What the calling thread's device says of itself.
+inline int DeviceAttribute(cudaDeviceAttr attribute) {
+  int device = 0, value = 0;
+  cudaGetDevice(&device);
+  cudaDeviceGetAttribute(&value, attribute, device);
+  return value;
 }
 
 /// Whether the calling thread's device joins blocks to clusters.
-inline bool HasClusters() {
-  int device = 0, major = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-  return major >= 9;
+inline bool HasClusters() { return DeviceAttribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
+
+/// Blocks that share the leaves of a tile, of `blocks` of which a device holds `capacity` at once: those that end
+/// first. A block takes as long as its leaves, and as 3 in a hundred of them to begin.
+inline int64_t SplitsOf(int64_t blocks, int64_t capacity, int64_t leaves, bool in_place) {
+  int64_t best = 1;
+  double least = 0;
+  // A cluster has at most eight blocks, of a power of two.
+  for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); splits += in_place ? 1 : splits) {
+    const auto rounds = static_cast<double>(CeilDiv(blocks * splits, capacity));
+    const double time = rounds * (static_cast<double>(CeilDiv(leaves, splits)) / static_cast<double>(leaves) + 0.03);
+    if (splits == 1 || time < least) best = splits, least = time;
+  }
+  return best;
 }
 
-/// A launch of blocks of kTileWarps warps, those along z as a cluster where that is asked for.
+/// A launch of blocks of `warps` warps, those along z as a cluster where that is asked for.
 struct TileLaunch {
   dim3 grid;
   bool cluster;
+  int64_t warps;
 
   template <class... Parameters, class... Arguments>
   void Run(void (*kernel)(Parameters...), const Arguments&... arguments) const {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
-    config.blockDim = dim3(kWarp, kTileWarps);
+    config.blockDim = dim3(kWarp, static_cast<unsigned>(warps));
     config.stream = cudaStreamPerThread;
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
@@ -46,13 +53,16 @@ struct TileLaunch {
   }
 };
 
-/// The launch for `rows` groups of rows and `tiles` tiles of `w`. Only exact sums can be shared by blocks.
-inline TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
-  const int64_t blocks = CeilDiv(tiles, kTileWarps), leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
+/// The launch for `rows` groups of kRows rows and `tiles` tiles of `w`, one for each warp of a block. Only exact sums
+/// can be shared by blocks.
+template <class Way, int kRows>
+TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
+  const int64_t blocks = CeilDiv(tiles, Way::kWarps), leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
+  const int64_t capacity = int64_t{Way::Resident(kRows)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
   const bool shareable = exact && (in_place || HasClusters());
-  const int64_t splits = shareable ? SplitsOf(rows * blocks * kTileWarps, leaves, in_place) : 1;
+  const int64_t splits = shareable ? SplitsOf(rows * blocks, capacity, leaves, in_place) : 1;
   return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(splits)),
-          splits > 1 && !in_place};
+          splits > 1 && !in_place, Way::kWarps};
 }
 
 /// Whether rows of x can be read four columns at a time.
@@ -60,15 +70,15 @@ inline bool RowsAreAligned(const float* x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
 }
 
-/// What the blocks of a grid as TileLaunchOf makes it multiply.
+/// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for each of their `warps` warps.
 template <WeightFormat kFormat>
-__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, bool exact,
+__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, int warps, bool exact,
                                  bool in_place) {
   using Reader = ChunkReader<kFormat>;
   const int leaves = static_cast<int>(CeilDiv(w.k, w.leaf)), split = static_cast<int>(blockIdx.z);
   const int splits = static_cast<int>(gridDim.z);
   TileProduct product{w, TileBytes<kFormat>(w.phase + w.k)};
-  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * kTileWarps;
+  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * warps;
   product.tile_end = tile_end;
   product.leaf_begin = leaves * split / splits;
   product.leaf_end = leaves * (split + 1) / splits;
@@ -78,15 +88,11 @@ __device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int6
   return product;
 }
 
-/// Rows [blockIdx.x * kRows, ...) with a tile a warp.
-template <WeightFormat kFormat, int kRows>
-__global__ void __launch_bounds__(kTileWarps* kWarp, kRows == 1 ? 8 : 5)
-    GemmKernel(const Gemm::Args args, const PackedMatrix w) {
-  const int64_t first = static_cast<int64_t>(blockIdx.x) * kRows;
-  const TileProduct product =
-      ProductOf<kFormat>(w, args.tile_begin, args.tile_end, args.numerics == Numerics::kExact, args.y == nullptr);
+/// Rows [blockIdx.x * most, ...) of a product.
+__device__ inline TileRows RowsOfBlock(const Gemm::Args& args, int64_t most) {
+  const int64_t first = static_cast<int64_t>(blockIdx.x) * most;
   TileRows rows;
-  rows.count = static_cast<int>(std::min<int64_t>(kRows, args.m - first));
+  rows.count = static_cast<int>(std::min<int64_t>(most, args.m - first));
   rows.x = args.x;
   rows.x_rows = args.x_rows == nullptr ? nullptr : args.x_rows + first;
   rows.first = rows.y_first = first;
@@ -94,15 +100,39 @@ __global__ void __launch_bounds__(kTileWarps* kWarp, kRows == 1 ? 8 : 5)
   rows.scales = args.row_scale == nullptr ? nullptr : args.row_scale + first;
   rows.y_rows = args.y_rows == nullptr ? nullptr : args.y_rows + first;
   rows.y_stride = args.y_stride;
-  MultiplyTiles<kFormat, kRows>(product, rows, {args.y, args.sums_fixed, args.sums_fast, args.flags});
+  return rows;
+}
+
+/// How tiles meet a few rows: by chains of multiply-adds. Another way is in gemm_matrix_cuda.cu.
+///   kWarps           warps of a block, a tile each
+///   Resident(rows)   blocks that a multiprocessor should hold
+template <WeightFormat kWeights>
+struct ByChains {
+  static constexpr WeightFormat kFormat = kWeights;
+  static constexpr int kWarps = kTileWarps;
+  static constexpr int Resident(int rows) { return rows == 1 ? 8 : 5; }
+  template <int kRows>
+  static __device__ void Multiply(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
+    MultiplyTiles<kFormat, kRows>(product, rows, out);
+  }
+};
+
+/// kRows rows with a tile a warp.
+template <class Way, int kRows>
+__global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(kRows))
+    GemmKernel(const Gemm::Args args, const PackedMatrix w) {
+  const TileProduct product = ProductOf<Way::kFormat>(w, args.tile_begin, args.tile_end, Way::kWarps,
+                                                      args.numerics == Numerics::kExact, args.y == nullptr);
+  Way::template Multiply<kRows>(product, RowsOfBlock(args, kRows),
+                                {args.y, args.sums_fixed, args.sums_fast, args.flags});
 }
 
 /// Launches with kRows rows a block.
-template <WeightFormat kFormat, int kRows>
+template <class Way, int kRows>
 void LaunchRows(const Gemm::Args& args) {
-  TileLaunchOf(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin, args.numerics == Numerics::kExact,
-               args.y == nullptr)
-      .Run(GemmKernel<kFormat, kRows>, args, *args.w);
+  TileLaunchOf<Way, kRows>(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin,
+                           args.numerics == Numerics::kExact, args.y == nullptr)
+      .Run(GemmKernel<Way, kRows>, args, *args.w);
 }
 
 /// The slot and the first position of block number `block`, where every slot's positions fill blocks of `rows`; slot -1
@@ -176,60 +206,73 @@ __device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared,
   return product;
 }
 
-/// 16 * kRowsEach rows or positions with two tiles.
-template <WeightFormat kFormat, int kRowsEach>
-__global__ void __launch_bounds__(kPanelThreads, 2) PanelKernel(const PanelJob job) {
+/// How tiles meet many rows: by chains of multiply-adds. Another way is in gemm_matrix_cuda.cu.
+///   Shared     a block's shared memory, which names its rows
+///   kTiles     tiles of a block
+///   kResident  blocks that a multiprocessor should hold
+template <WeightFormat kWeights, int kRowsEach>
+struct PanelsByChains {
+  static constexpr WeightFormat kFormat = kWeights;
   using Shared = PanelShared<kRowsEach>;
+  static constexpr int kThreads = kPanelThreads, kTiles = kPanelTiles, kResident = 2;
+  static __device__ void Multiply(const PanelProduct& product, Shared& shared, const TileOutput& out) {
+    MultiplyPanel<kFormat, kRowsEach>(product, shared, out);
+  }
+};
+
+/// Rows or positions, as many as a block's shared memory names, with some tiles.
+template <class Way>
+__global__ void __launch_bounds__(Way::kThreads, Way::kResident) PanelKernel(const PanelJob job) {
+  using Shared = typename Way::Shared;
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
-  const int thread = Panel<kFormat, kRowsEach>::Thread();
+  const int thread = static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x);
   const bool plain = job.w.data != nullptr;
   PanelProduct product = plain ? PlainRows<Shared::kRows>(job.gemm, job.w, shared, thread)
                                : ExpertRows<Shared::kRows>(job.experts, shared, thread);
-  product.tile_bytes = TileBytes<kFormat>(product.w.phase + product.w.k);
-  product.tile += static_cast<int64_t>(blockIdx.y) * kPanelTiles;
+  product.tile_bytes = TileBytes<Way::kFormat>(product.w.phase + product.w.k);
+  product.tile += static_cast<int64_t>(blockIdx.y) * Way::kTiles;
   if (product.tile >= product.tile_end) return;
   __syncthreads();
   const TileOutput out =
       plain ? TileOutput{job.gemm.y, job.gemm.sums_fixed, job.gemm.sums_fast, job.gemm.flags}
             : TileOutput{job.experts.y, job.experts.sums_fixed, job.experts.sums_fast, job.experts.flags};
-  MultiplyPanel<kFormat, kRowsEach>(product, shared, out);
+  Way::Multiply(product, shared, out);
 }
 
-/// Launches panels of 16 * kRowsEach rows on a grid of that many panels and `tiles` tiles.
-template <WeightFormat kFormat, int kRowsEach>
+/// Launches panels on a grid of that many and `tiles` tiles.
+template <class Way>
 void LaunchPanels(const PanelJob& job, int64_t panels, int64_t tiles) {
-  constexpr size_t kShared = sizeof(PanelShared<kRowsEach>);
+  constexpr size_t kShared = sizeof(typename Way::Shared);
   // A device that has less refuses the launch, which CheckLaunch reports.
-  cudaFuncSetAttribute(PanelKernel<kFormat, kRowsEach>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                       static_cast<int>(kShared));
-  const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, kPanelTiles));
-  PanelKernel<kFormat, kRowsEach><<<grid, dim3(kWarp, kPanelThreads / kWarp), kShared>>>(job);
+  cudaFuncSetAttribute(PanelKernel<Way>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));
+  const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, Way::kTiles));
+  PanelKernel<Way><<<grid, dim3(kWarp, Way::kThreads / kWarp), kShared>>>(job);
 }
 
-/// Launches the product of a matrix in kFormat.
-template <WeightFormat kFormat>
-void LaunchGemm(const Gemm::Args& args) {
-  if (args.m == 1) return LaunchRows<kFormat, 1>(args);
-  if (args.m <= 4) return LaunchRows<kFormat, 4>(args);
-  if (args.m <= 16 || !FitsPanels<kFormat>(*args.w) || !RowsAreAligned(args.x, args.x_stride)) {
-    return LaunchRows<kFormat, 8>(args);
-  }
-  const PanelJob job{args, *args.w, {}};
-  const int64_t tiles = args.tile_end - args.tile_begin;
-  if (args.m <= 64) return LaunchPanels<kFormat, 2>(job, CeilDiv(args.m, 32), tiles);
-  LaunchPanels<kFormat, 8>(job, CeilDiv(args.m, 128), tiles);
+/// Launches panels of the rows of a product.
+template <class Way>
+void LaunchPanels(const Gemm::Args& args) {
+  LaunchPanels<Way>({args, *args.w, {}}, CeilDiv(args.m, Way::Shared::kRows), args.tile_end - args.tile_begin);
+}
+
+/// Launches panels of the positions of a product of experts. Every slot wastes less than one panel.
+template <class Way>
+void LaunchPanels(const ExpertGemm::Args& args, int64_t tiles) {
+  const auto slots = static_cast<int64_t>(args.w.size());
+  LaunchPanels<Way>({{}, {}, args}, args.pairs / Way::Shared::kRows + slots, tiles);
 }
 
 /// The product of the pair at position `i` with a block's tiles of its expert; every block of a cluster takes part.
-template <WeightFormat kFormat>
+template <class Way>
 __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   const int32_t slot = args.slot_at[i];
   if (slot < 0) return;
   const PackedMatrix w = args.w_device[slot];
   const bool sums = args.y == nullptr;
-  const TileProduct product = ProductOf<kFormat>(w, args.tile_begin, std::min(args.tile_end, CeilDiv(w.n, kTileRows)),
-                                                 args.numerics == Numerics::kExact, sums);
+  const int64_t end = std::min(args.tile_end, CeilDiv(w.n, kTileRows));
+  const TileProduct product =
+      ProductOf<Way::kFormat>(w, args.tile_begin, end, Way::kWarps, args.numerics == Numerics::kExact, sums);
   if (product.tile >= product.tile_end) return;
   const int32_t pair = args.order[i];
   const int64_t token = pair / args.top_k;
@@ -243,40 +286,60 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   row.y_rows = nullptr;
   row.y_first = sums ? token : i;
   row.y_stride = args.y_stride;
-  MultiplyTiles<kFormat, 1>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
+  Way::template Multiply<1>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
 }
 
 /// One position a block; of float sums, one token, its positions in ascending order.
-template <WeightFormat kFormat>
-__global__ void __launch_bounds__(kTileWarps* kWarp, 8) ExpertGemmKernel(const ExpertGemm::Args args) {
+template <class Way>
+__global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGemmKernel(const ExpertGemm::Args args) {
   const int64_t row = blockIdx.x;
   if (args.sums_fast == nullptr) {
-    MultiplyPair<kFormat>(args, row);
+    MultiplyPair<Way>(args, row);
     return;
   }
   for (int64_t i = 0; i < args.pairs; ++i) {
     if (args.order[i] / args.top_k != row) continue;
-    MultiplyPair<kFormat>(args, i);
+    MultiplyPair<Way>(args, i);
     __syncthreads();
   }
+}
+
+/// Launches a product of experts by positions, `some` of whose matrices is given.
+template <class Way>
+void LaunchPairs(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t tiles) {
+  const int64_t rows = args.sums_fast != nullptr ? args.pairs / args.top_k : args.pairs;
+  TileLaunchOf<Way, 1>(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr)
+      .Run(ExpertGemmKernel<Way>, args);
+}
+
+/// Whether the experts' positions fill panels, and all matrices fit them.
+template <class Fits>
+bool ExpertsFillPanels(const ExpertGemm::Args& args, const Fits& fits) {
+  return args.sums_fast == nullptr && args.pairs > 4 * static_cast<int64_t>(args.w.size()) &&
+         std::all_of(args.w.begin(), args.w.end(), [&](const PackedMatrix& w) { return w.n == 0 || fits(w); });
+}
+
+/// Launches the product of a matrix in kFormat.
+template <WeightFormat kFormat>
+void LaunchGemm(const Gemm::Args& args) {
+  if (args.m == 1) return LaunchRows<ByChains<kFormat>, 1>(args);
+  if (args.m <= 4) return LaunchRows<ByChains<kFormat>, 4>(args);
+  if (args.m <= 16 || !FitsPanels<kFormat>(*args.w) || !RowsAreAligned(args.x, args.x_stride)) {
+    return LaunchRows<ByChains<kFormat>, 8>(args);
+  }
+  if (args.m <= 64) return LaunchPanels<PanelsByChains<kFormat, 2>>(args);
+  LaunchPanels<PanelsByChains<kFormat, 8>>(args);
 }
 
 /// Launches a product of experts in kFormat with `tiles` tiles, `some` of whose matrices is given.
 template <WeightFormat kFormat>
 void LaunchExpertGemm(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t tiles) {
-  const auto slots = static_cast<int64_t>(args.w.size());
-  const bool aligned = RowsAreAligned(args.x, args.x_stride);
-  const bool fit = std::all_of(args.w.begin(), args.w.end(),
-                               [](const PackedMatrix& w) { return w.n == 0 || FitsPanels<kFormat>(w); });
-  if (args.sums_fast == nullptr && aligned && fit && args.pairs > 4 * slots) {
-    const PanelJob job{{}, {}, args};
-    // Every slot wastes less than one panel.
-    if (args.pairs <= 64 * slots) return LaunchPanels<kFormat, 2>(job, args.pairs / 32 + slots, tiles);
-    return LaunchPanels<kFormat, 8>(job, args.pairs / 128 + slots, tiles);
+  if (!RowsAreAligned(args.x, args.x_stride) || !ExpertsFillPanels(args, FitsPanels<kFormat>)) {
+    return LaunchPairs<ByChains<kFormat>>(args, some, tiles);
   }
-  const int64_t rows = args.sums_fast != nullptr ? args.pairs / args.top_k : args.pairs;
-  TileLaunchOf(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr)
-      .Run(ExpertGemmKernel<kFormat>, args);
+  const auto slots = static_cast<int64_t>(args.w.size());
+  if (args.pairs <= 64 * slots) return LaunchPanels<PanelsByChains<kFormat, 2>>(args, tiles);
+  LaunchPanels<PanelsByChains<kFormat, 8>>(args, tiles);
 }
 
 }  // namespace trivet::kernels

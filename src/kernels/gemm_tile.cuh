@@ -199,9 +199,10 @@ __device__ void HoldColumns(const TileRows& rows, int column, int end, TileShare
   }
 }
 
-/// The total of a warp's row `i` over all blocks of a cluster, where this block writes it; else it is of no use.
-template <int kRows>
-__device__ int64_t ClusterTotal(TileShared<kRows>& shared, int i, bool* writes) {
+/// The total that stands in `shared` as number `i` of a warp, over all blocks of a cluster, where this block writes it;
+/// else it is of no use.
+template <class Shared>
+__device__ int64_t ClusterTotal(Shared& shared, int i, bool* writes) {
 #if __CUDA_ARCH__ >= 900
   const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
   const unsigned blocks = cluster.num_blocks();
@@ -260,7 +261,7 @@ __device__ void MultiplyTiles(const TileProduct& product, const TileRows& rows, 
   for (int i = 0; i < rows.count; ++i) {
     bool writes = true;
     const int64_t total =
-        product.cluster ? ClusterTotal<kRows>(shared, i, &writes) : shared.totals[threadIdx.y][i][threadIdx.x];
+        product.cluster ? ClusterTotal(shared, i, &writes) : shared.totals[threadIdx.y][i][threadIdx.x];
     if (real && writes) WriteTotal(out, product.exact, rows.Output(i) + n, rows.Scale(i), total);
   }
   if (chains.flags != kInRange && product.exact && real) {

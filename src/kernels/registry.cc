@@ -30,7 +30,7 @@ template <class F>
 std::vector<std::string> Runnable(const Target& target) {
   std::vector<std::string> names;
   for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
-    if (target.Runs(row.target)) names.emplace_back(row.name);
+    if (target.Runs(row.target, row.contract)) names.emplace_back(row.name);
   }
   return names;
 }
@@ -95,7 +95,8 @@ std::vector<std::vector<std::string>> RunnableRows(const Target& target) {
   return all;
 }
 
-Result<Kernels> SelectKernels(const Target& target, const KernelOptions& options) {
+Result<Kernels> SelectKernels(Target target, const KernelOptions& options) {
+  if (options.contract == Contract::kPortable) target.contract = Contract::kPortable;
   Kernels chosen;
   bool known = options.rows.empty();
   std::map<std::string, std::string> left = options.force;  // entries that named no row

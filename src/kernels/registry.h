@@ -44,16 +44,17 @@ struct Kernels {
   std::vector<std::string> Names() const;
 };
 
-/// How rows are chosen: `rows` is a row name without its family, such as "ref" or "avx2", that every family that has
+/// How rows are chosen: `contract` says whose bits are wanted at most; `rows` is a row name without its family, such as "ref" or "avx2", that every family that has
 /// such a row must take; `force` names one row for one family and wins.
 struct KernelOptions {
   std::string rows;
   std::map<std::string, std::string> force;  // family -> row name
+  Contract contract = Contract::kMatrix;
 };
 
 /// Chooses a row for every family.
 /// Errors:  kUsage when a name exists nowhere or the target cannot run it: lists what can.
-Result<Kernels> SelectKernels(const Target& target, const KernelOptions& options);
+Result<Kernels> SelectKernels(Target target, const KernelOptions& options);
 
 /// Row names of every family that `target` can run, in preference order.
 std::vector<std::vector<std::string>> RunnableRows(const Target& target);

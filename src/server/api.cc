@@ -143,6 +143,8 @@ ApiAnswer Api::Tokenize(const std::string& text) const {
   return {200, {{"count", ids.size()}, {"max_model_len", served_.max_context}, {"tokens", ids}}, nullptr};
 }
 
+ApiAnswer Api::TokenizerInfo() const { return {200, served_.prompts->special_tokens(), nullptr}; }
+
 ApiAnswer Api::Detokenize(const std::string& text) const {
   std::vector<TokenId> ids;
   const auto read = [&]() -> ApiStatus {

@@ -76,6 +76,8 @@ class Api {
   /// POST /tokenize, /detokenize
   ApiAnswer Tokenize(const std::string& body) const;
   ApiAnswer Detokenize(const std::string& body) const;
+  /// GET /tokenizer_info: the texts of the special tokens by name, for clients that tokenize through this server.
+  ApiAnswer TokenizerInfo() const;
 
   /// POST /v1/chat/completions, /v1/completions
   ///   gone   asked now and then whether the client has left, which cancels the request (status 499)

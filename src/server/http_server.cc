@@ -105,7 +105,7 @@ void Send(const ApiAnswer& answer, httplib::Response* response) {
 bool KnownPath(const std::string& path) {
   constexpr std::string_view kPaths[] = {
       "/",       "/dashboard.json", "/v1/models", "/v1/chat/completions", "/v1/completions", "/tokenize", "/detokenize",
-      "/health", "/version",        "/metrics"};
+      "/health", "/version",        "/metrics",   "/tokenizer_info"};
   return std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
 }
 
@@ -253,6 +253,7 @@ class HttpServer::Impl : public httplib::Server {
     Get("/metrics", [this](const Request&, Response& response) {
       response.set_content(api_->Metrics(), "text/plain; version=0.0.4; charset=utf-8");
     });
+    Get("/tokenizer_info", [this](const Request&, Response& response) { Send(api_->TokenizerInfo(), &response); });
     Post("/tokenize",
          [this](const Request& request, Response& response) { Send(api_->Tokenize(request.body), &response); });
     Post("/detokenize",

@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(Families, CudaParity, testing::ValuesIn(kFamilies),
 
 int main(int argc, char** argv) {
   // The cases' files bring the processor's tests along.
-  GTEST_FLAG_SET(filter, "*CudaParity*");
+  GTEST_FLAG_SET(filter, "*CudaParity*:CudaMatrix*");
   testing::InitGoogleTest(&argc, argv);
   int devices = 0;
   if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {

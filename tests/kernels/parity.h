@@ -87,7 +87,7 @@ template <class F>
 std::vector<KernelRow<F>> RunnableRowsOf(const Target& target = CpuTarget()) {
   std::vector<KernelRow<F>> rows;
   for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
-    if (target.Runs(row.target)) rows.push_back(row);
+    if (target.Runs(row.target, row.contract)) rows.push_back(row);
   }
   return rows;
 }

@@ -63,6 +63,7 @@ TEST_F(Routes, TokenizeAndDetokenize) {
   EXPECT_THAT(demo_.api().Detokenize(DumpJson({{"tokens", chat["tokens"]}})).body["prompt"].get<std::string>(),
               HasSubstr("hi<|im_end|>"));
   EXPECT_EQ(demo_.api().Tokenize(R"({"prompt": 3})").body["error"]["param"], "prompt");
+  EXPECT_EQ(demo_.api().TokenizerInfo().body["eos_token"], "<|im_end|>");
   EXPECT_EQ(demo_.api().Detokenize(R"({"tokens": ["a"]})").body["error"]["param"], "tokens");
   EXPECT_EQ(demo_.api().Detokenize("{}").status, 400);
 }

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// The product of many rows by matrix units: every warp has a tile of its own and meets the same rows, whose parts stand
+// in shared memory. Leaves' sums are those of gemm_matrix.cuh.
+#pragma once
+
+#include "kernels/gemm_matrix.cuh"
+#include "kernels/gemm_panel.cuh"
+
+namespace trivet::kernels {
+
+/// Warps of a block that multiplies many rows.
+inline constexpr int kMatrixPanelWarps = 8;
+
+/// Shared memory of a block for 8 * kEights rows.
+template <int kEights>
+struct MatrixPanelShared {
+  static constexpr int kRows = 8 * kEights;
+  static constexpr int kColumns = 128;                               // of x, held at once
+  static constexpr int kStride = kColumns / kMatrixColumns * 8 + 4;  // as in MatrixShared
+
+  uint4 x[2][kRows][kStride];  // what is multiplied and what comes next
+  int64_t totals[kRows][kMatrixPanelWarps * kWarp];
+  const float* rows[kRows];
+  float scales[kRows];
+  int64_t outputs[kRows];
+};
+
+/// One thread's part of the work.
+template <WeightFormat kFormat, int kEights>
+struct MatrixPanel {
+  using Shared = MatrixPanelShared<kEights>;
+  static constexpr int kThreads = kMatrixPanelWarps * kWarp;
+  static constexpr int kPerRow = Shared::kColumns / 8;
+  static constexpr int kLoads = Shared::kRows * kPerRow / kThreads;  // eights of columns
+  static_assert(Shared::kRows * kPerRow % kThreads == 0);
+
+  const PanelProduct& product;
+  Shared& shared;
+  MatrixSums sums[kEights] = {};
+  float next[kLoads][8];
+  uint32_t flags = kInRange;
+
+  __device__ static int Thread() { return static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x); }
+  // The row of the tile and the row of x of value v, as MatrixSums says.
+  __device__ static int OutputOf(int v) { return static_cast<int>(threadIdx.x) / 4 * 4 + v % 8 / 2; }
+  __device__ static int RowOf(int v) { return v / 8 * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + v % 2; }
+
+  __device__ void Load(int column) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int at = Thread() + i * kThreads;
+      ReadActivations(shared.rows[at / kPerRow], column + at % kPerRow * 8, static_cast<int>(product.w.k), next[i]);
+    }
+  }
+  __device__ void Store(int buffer) {
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int at = Thread() + i * kThreads, eight = at % kPerRow;
+      uint4* to = &shared.x[buffer][at / kPerRow][eight / 4 * 8 + eight % 4];
+      SplitActivations<kFormat>(next[i], to, to + 4);
+    }
+  }
+
+  __device__ void Multiply(const typename MatrixFormat<kFormat>::Stored& stored, const MatrixWeights& w, int buffer,
+                           int block) {
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+      const uint4* x = &shared.x[buffer][e * 8 + LaneRow()][block * 8 + LaneColumn()];
+      MultiplyBlock<kFormat>(sums[e], w, stored, x[0], x[4]);
+    }
+  }
+
+  __device__ void EndLeaf() {
+#pragma unroll
+    for (int v = 0; v < Shared::kRows; ++v) {
+      uint32_t met = kInRange;
+      const int row = RowOf(v);
+      float& sum = sums[v / 8][v % 8 / 4][v % 4];
+      AddLeaf(product.exact, shared.scales[row], sum, &shared.totals[v][Thread()], &met);
+      if (row < product.rows) flags |= met;
+      sum = 0;
+    }
+  }
+};
+
+/// Multiplies; every thread of a block of (32, kMatrixPanelWarps) calls it, with rows, scales and outputs in shared
+/// memory. Leaves are whole blocks of 32 columns.
+template <WeightFormat kFormat, int kEights>
+__device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShared<kEights>& shared,
+                                    const TileOutput& out) {
+  using P = MatrixPanel<kFormat, kEights>;
+  using Shared = MatrixPanelShared<kEights>;
+  P panel{product, shared};
+#pragma unroll 1
+  for (int v = 0; v < Shared::kRows; ++v) shared.totals[v][P::Thread()] = 0;
+  const int end = static_cast<int>(product.w.k), phase = static_cast<int>(product.w.phase);
+  const int leaf = static_cast<int>(product.w.leaf) / kMatrixColumns;
+  const int64_t number = product.tile + threadIdx.y;
+  const std::byte* tile =
+      product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
+  typename MatrixFormat<kFormat>::Stored coming;
+  LoadBlock<kFormat>(coming, tile, phase, phase + end);
+  panel.Load(0);
+  int left = leaf, buffer = 0;
+#pragma unroll 1
+  for (int column = 0; column < end; column += Shared::kColumns, buffer ^= 1) {
+    panel.Store(buffer);
+    __syncthreads();
+    if (column + Shared::kColumns < end) panel.Load(column + Shared::kColumns);
+    const int blocks = CeilDiv(min(Shared::kColumns, end - column), kMatrixColumns);
+#pragma unroll 1
+    for (int block = 0; block < blocks; ++block) {
+      const typename MatrixFormat<kFormat>::Stored stored = coming;
+      MatrixWeights w;
+      MatrixFormat<kFormat>::Decode(stored, w);
+      LoadBlock<kFormat>(coming, tile, phase + column + (block + 1) * kMatrixColumns, phase + end);
+      panel.Multiply(stored, w, buffer, block);
+      if (--left == 0) {
+        panel.EndLeaf();
+        left = leaf;
+      }
+    }
+  }
+  if (left != leaf) panel.EndLeaf();
+  if (panel.flags != kInRange && number < product.tile_end) {
+    atomicOr(reinterpret_cast<uint32_t*>(out.flags), panel.flags);
+  }
+#pragma unroll 1
+  for (int v = 0; v < Shared::kRows; ++v) {
+    const int row = P::RowOf(v);
+    const int64_t n = number * kTileRows + P::OutputOf(v);
+    if (row >= product.rows || n >= product.w.n || number >= product.tile_end) continue;
+    WriteTotal(out, product.exact, shared.outputs[row] + n, shared.scales[row], shared.totals[v][P::Thread()]);
+  }
+}
+
+}  // namespace trivet::kernels

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a warp brings weights to the matrix units: blocks of 32 columns of a tile, as BF16, in the order in which the
+// units want them.
+//
+// A matrix instruction multiplies 16 outputs by 16 columns. Lane 4g + t holds rows g and g + 8 of the outputs, and of
+// the columns the pairs t and t + 4. Which output or column of the model stands in which place is free, as long as both
+// factors agree; so a lane takes what lies together in memory: rows 4g .. 4g + 3 of the tile, of which the first two
+// are its rows in the first 16 outputs and the others in the second, and columns 8t .. 8t + 7 of the block as four
+// pairs, of which two go into each of the block's two instructions.
+#pragma once
+
+#include <cuda_bf16.h>
+
+#include <cstdint>
+
+#include "kernels/gemm_read.cuh"
+
+namespace trivet::kernels {
+
+/// Columns that are brought at once.
+inline constexpr int kMatrixColumns = 32;
+
+/// Weights of a block as a lane holds them: [pair][row], two BF16 each.
+using MatrixWeights = uint32_t[4][4];
+
+/// Loads four words that are used once.
+__device__ inline uint4 LoadFourOnce(const std::byte* from) {
+  uint4 words;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "l"(from));
+  return words;
+}
+
+/// Word `i` of four.
+__device__ inline uint32_t WordOf(const uint4& words, int i) {
+  return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
+}
+
+/// The product of two pairs of BF16.
+__device__ inline uint32_t MultiplyPair(uint32_t a, uint32_t b) {
+  __nv_bfloat162 x, y;
+  memcpy(&x, &a, sizeof(a));
+  memcpy(&y, &b, sizeof(b));
+  const __nv_bfloat162 product = __hmul2(x, y);
+  uint32_t bits = 0;
+  memcpy(&bits, &product, sizeof(bits));
+  return bits;
+}
+
+/// 2^exponent as a pair of BF16, for exponents from -126 to 127.
+constexpr uint32_t PairOfPowers(int exponent) { return static_cast<uint32_t>(exponent + 127) * 0x00800080U; }
+
+/// What a lane holds of a block as it is stored: kFours times four words and kOnes words.
+template <int kFours, int kOnes>
+struct StoredBlock {
+  uint4 fours[kFours];
+  uint32_t ones[kOnes > 0 ? kOnes : 1];
+};
+
+/// How a lane reads blocks of kFormat:
+///   kAhead        blocks to load ahead of their use
+///   kScaled       whether the sums of a block are multiplied by Scale(row) when they join the leaf
+///   ColumnOf(i)   which of a lane's eight columns stands at place i: pair i / 2, the lower half first
+///   Four(tile, column, i)     where the lane's words of the block that begins at `column` of the tile stand
+///   One(tile, column, i)
+///   Inside(i, column, end)    whether fours[i] exists in a tile of `end` columns, when the block does
+///   Decode(stored, w)         its weights
+///   Scale(stored, row)        of rows 4g + row
+template <WeightFormat kFormat>
+struct MatrixFormat;
+
+/// Where a lane stands among the places of an instruction.
+__device__ inline uint32_t LaneRow() { return threadIdx.x / 4; }     // g
+__device__ inline uint32_t LaneColumn() { return threadIdx.x % 4; }  // t
+
+/// Pairs of columns stand in one word.
+template <>
+struct MatrixFormat<WeightFormat::kBF16> {
+  static constexpr int kFours = 4, kOnes = 0, kAhead = 2;
+  static constexpr bool kScaled = false;
+  using Stored = StoredBlock<kFours, kOnes>;
+  static constexpr __device__ int ColumnOf(int i) { return i; }
+
+  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int i) {
+    return tile + (column * 64 + LaneColumn() * 512 + LaneRow() * 16 + static_cast<uint32_t>(i) * 128);
+  }
+  static __device__ const std::byte* One(const std::byte* tile, uint32_t, int) { return tile; }
+  static __device__ bool Inside(int i, int column, int end) {
+    return column + static_cast<int>(LaneColumn()) * 8 + i * 2 < end;
+  }
+  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int row = 0; row < 4; ++row) w[i][row] = WordOf(stored.fours[i], row);
+    }
+  }
+  static __device__ float Scale(const Stored&, int) { return 1.0F; }
+};
+
+/// A word holds eight columns of a row. A code's bits become the sign, the lowest exponent bits and the highest
+/// mantissa bit of a BF16 that is 2^126 times too small, which a product with the scale makes good exactly.
+template <>
+struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
+  static constexpr int kFours = 1, kOnes = 1, kAhead = 4;
+  static constexpr bool kScaled = false;
+  using Stored = StoredBlock<kFours, kOnes>;
+  // One shift serves codes that are four apart.
+  static constexpr __device__ int ColumnOf(int i) { return i / 2 + i % 2 * 4; }
+
+  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int) {
+    return tile + (Codes(static_cast<int>(column / kMatrixColumns)) + LaneColumn() * 128 + LaneRow() * 16);
+  }
+  // The scales of its four rows, a byte each.
+  static __device__ const std::byte* One(const std::byte* tile, uint32_t column, int) {
+    return tile + (Block(static_cast<int>(column / kMatrixColumns)) + kLayout.scale_at + LaneRow() * 4);
+  }
+  static __device__ bool Inside(int, int, int) { return true; }
+  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
+    const uint32_t scales = stored.ones[0];
+    // A scale of 2^(e - 127) from e = 129 on would overflow together with 2^126: a byte above 128 has its highest bit
+    // and another one.
+    const uint32_t above = ((scales & 0x7F7F7F7FU) + 0x7F7F7F7FU) & scales & 0x80808080U;
+    if (__all_sync(kAllLanes, above == 0)) {
+#pragma unroll
+      for (int row = 0; row < 4; ++row) {
+        Scaled(stored, w, row, Exponent(scales, row) * 0x00800080U + PairOfPowers(-1));
+      }
+      return;
+    }
+#pragma unroll
+    for (int row = 0; row < 4; ++row) {
+      Scaled(stored, w, row, PairOfPowers(126));
+      const uint32_t exponent = Exponent(scales, row);
+      const uint32_t scale = exponent == 0 ? 0x00400040U : exponent * 0x00800080U;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) w[i][row] = MultiplyPair(w[i][row], scale);
+    }
+  }
+  static __device__ float Scale(const Stored&, int) { return 1.0F; }
+
+ private:
+  static __device__ uint32_t Exponent(uint32_t scales, int row) { return scales >> (8 * row) & 0xFF; }
+  // A row's codes, which are 2^126 times too small, multiplied by a pair of powers of two.
+  static __device__ void Scaled(const Stored& stored, MatrixWeights& w, int row, uint32_t power) {
+    const uint32_t word = WordOf(stored.fours[0], row);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const uint32_t magnitude = (i < 2 ? word << (6 - 4 * i) : word >> (4 * i - 6)) & 0x01C001C0U;
+      w[i][row] = MultiplyPair(magnitude | (word << (12 - 4 * i) & 0x80008000U), power);
+    }
+  }
+};
+
+/// A word holds four rows of one column. A code's bits become the sign, the lowest exponent bits and the highest
+/// mantissa bits of a BF16 that is 2^120 times too small. Scales are no powers of two, so they meet sums.
+template <>
+struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
+  static constexpr int kFours = 1, kOnes = 8, kAhead = 2;
+  static constexpr bool kScaled = true;
+  using Stored = StoredBlock<kFours, kOnes>;
+  static constexpr __device__ int ColumnOf(int i) { return i; }
+
+  // The scales of its four rows.
+  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int) {
+    return tile + (Block(static_cast<int>(column / kMatrixColumns)) + kLayout.scale_at + LaneRow() * 16);
+  }
+  static __device__ const std::byte* One(const std::byte* tile, uint32_t column, int i) {
+    return tile + (Codes(static_cast<int>(column / kMatrixColumns)) + LaneColumn() * 256 + LaneRow() * 4 +
+                   static_cast<uint32_t>(i) * 32);
+  }
+  static __device__ bool Inside(int, int, int) { return true; }
+  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
+#pragma unroll
+    for (int row = 0; row < 4; ++row) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        // The row's bytes of both columns, in the upper halves; what stands below them is masked away.
+        const uint32_t places = 0x4000U + 0x1010U * static_cast<uint32_t>(row);
+        const uint32_t bits = __byte_perm(stored.ones[2 * i], stored.ones[2 * i + 1], places);
+        w[i][row] = MultiplyPair((bits >> 4 & 0x07F007F0U) | (bits & 0x80008000U), PairOfPowers(120));
+      }
+    }
+  }
+  static __device__ float Scale(const Stored& stored, int row) { return __uint_as_float(WordOf(stored.fours[0], row)); }
+};
+
+/// Loads the block that begins at `column` of a tile of `end` columns; more are zeros.
+template <WeightFormat kFormat>
+__device__ inline void LoadBlock(typename MatrixFormat<kFormat>::Stored& stored, const std::byte* tile, int column,
+                                 int end) {
+  using Format = MatrixFormat<kFormat>;
+  const auto at = static_cast<uint32_t>(column);
+  if (column + kMatrixColumns <= end) {
+#pragma unroll
+    for (int i = 0; i < Format::kFours; ++i) stored.fours[i] = LoadFourOnce(Format::Four(tile, at, i));
+#pragma unroll
+    for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = LoadOnce(Format::One(tile, at, i));
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < Format::kFours; ++i) {
+    const bool inside = column < end && Format::Inside(i, column, end);
+    stored.fours[i] = inside ? LoadFourOnce(Format::Four(tile, at, i)) : make_uint4(0, 0, 0, 0);
+  }
+#pragma unroll
+  for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = column < end ? LoadOnce(Format::One(tile, at, i)) : 0;
+}
+
+}  // namespace trivet::kernels

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products by matrix units: no reference has their bits, but a row's bits depend on the row and the matrix alone, and
+// they are near the product.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "kernels/expert_gemm.h"
+#include "kernels/gemm_matrix.h"
+#include "kernels/reference.h"
+#include "tests/kernels/gemm_problem.h"
+
+namespace trivet::kernels {
+namespace {
+
+constexpr WeightFormat kServed[] = {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4};
+
+const KernelRow<Gemm>& MatrixRow() {
+  const KernelRow<Gemm>& row = Gemm::CudaRows().front();
+  EXPECT_EQ(row.contract, Contract::kMatrix);
+  return row;
+}
+
+// What `args` computes into y.
+std::vector<float> Multiply(const KernelRow<Gemm>& row, Gemm::Args args, uint32_t* flags = nullptr) {
+  std::vector<float> y(static_cast<size_t>(args.m * args.w->n), -1);
+  const auto met = std::make_unique<std::atomic<uint32_t>>(0);
+  args.y = y.data();
+  args.y_rows = nullptr;
+  args.y_stride = args.w->n;
+  args.flags = met.get();
+  row.run(args);
+  EXPECT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+  if (flags != nullptr) *flags = met->load();
+  return y;
+}
+
+PackedShape ShapeOf(WeightFormat format, int64_t n, int64_t k, int64_t leaf) {
+  // FP8 has blocks of 128, inside of which a cut may lie.
+  return {format, n, k, leaf, format == WeightFormat::kFp8 && k % 64 == 0 ? int64_t{64} : 0};
+}
+
+TEST(CudaMatrix, ProductsAreNearTheSumOfProducts) {
+  std::mt19937_64 random(31);
+  int64_t outputs = 0;
+  for (const WeightFormat format : kServed) {
+    for (const auto& [n, k, leaf] : {std::array<int64_t, 3>{33, 32, 32},
+                                     {64, 96, 32},
+                                     {100, 352, 32},
+                                     {40, 1024, 64},
+                                     {72, 480, 160},
+                                     {300, 640, 128},
+                                     {32, 70, 32}}) {
+      if (BlocksOf(format).has_value() && k % 32 != 0) continue;
+      for (const int64_t m : {1, 5, 13, 70}) {
+        for (const bool aligned : {false, true}) {
+          GemmForm form;
+          form.aligned = aligned, form.map_x = m == 13;
+          GemmProblem problem(ShapeOf(format, n, k, leaf), m, form, &random);
+          const Gemm::Args args = problem.Args();
+          ASSERT_TRUE(MatrixUnitsServe(*args.w));
+          const std::vector<float> y = Multiply(MatrixRow(), args);
+          for (int64_t r = 0; r < m; ++r) {
+            const float* x = args.x + (args.x_rows == nullptr ? r : args.x_rows[r]) * args.x_stride;
+            for (int64_t o = 0; o < n; ++o) {
+              double sum = 0, magnitude = 0;
+              for (int64_t c = 0; c < k; ++c) {
+                const double product = static_cast<double>(x[c]) *
+                                       static_cast<double>(problem.weights().values()[static_cast<size_t>(o * k + c)]);
+                sum += product;
+                magnitude += std::fabs(product);
+              }
+              // Two BF16 parts keep all but 2^-18 of an activation. An instruction cuts each of its 17 addends by at
+              // most 2^-24 of the largest; a leaf has one for every eight columns. Then scales, and half a grid step a
+              // leaf.
+              const double cut = 0x1p-18 + static_cast<double>(leaf) / 8 * 17 * 0x1p-24 + 0x1p-20;
+              const double grid = static_cast<double>(k / leaf + 1) * 0x1p-31;
+              ASSERT_NEAR(y[static_cast<size_t>(r * n + o)], sum, magnitude * cut + grid)
+                  << problem.Name() << " row " << r << " output " << o;
+              ++outputs;
+            }
+          }
+        }
+      }
+    }
+  }
+  std::printf("%d outputs\n", static_cast<int>(outputs));
+}
+
+TEST(CudaMatrix, ARowsBytesDoNotDependOnItsBatch) {
+  std::mt19937_64 random(32);
+  int64_t rows = 0;
+  for (const WeightFormat format : kServed) {
+    for (const auto& [n, k, leaf] : {std::array<int64_t, 3>{161, 416, 32}, {288, 1536, 128}, {2100, 768, 256}}) {
+      for (const int64_t m : {2, 7, 8, 9, 16, 17, 40, 64, 65, 130}) {
+        GemmProblem problem({format, n, k, leaf}, m, {}, &random);
+        const Gemm::Args all = problem.Args();
+        const std::vector<float> y = Multiply(MatrixRow(), all);
+        for (int64_t r = 0; r < m; r += 1 + r / 3) {
+          Gemm::Args one = all;
+          one.x += r * all.x_stride;
+          one.m = 1;
+          const std::vector<float> alone = Multiply(MatrixRow(), one);
+          ASSERT_EQ(std::memcmp(alone.data(), y.data() + r * n, alone.size() * 4), 0) << problem.Name() << " row " << r;
+          ++rows;
+        }
+      }
+    }
+  }
+  std::printf("%d rows\n", static_cast<int>(rows));
+}
+
+TEST(CudaMatrix, SumsAndRangesOfTilesGiveTheSameBytes) {
+  std::mt19937_64 random(33);
+  for (const WeightFormat format : kServed) {
+    for (const int64_t m : {1, 3, 16, 37}) {
+      GemmForm form;
+      form.sums = true;
+      GemmProblem problem({format, 200, 640, 64}, m, form, &random);
+      const Gemm::Args all = problem.Args();
+      Outputs whole([] { cudaStreamSynchronize(cudaStreamPerThread); });
+      problem.Run(MatrixRow(), all, &whole);
+      std::vector<Gemm::Args> parts(3, all);
+      parts[0].tile_end = parts[1].tile_begin = 2;
+      parts[1].tile_end = parts[2].tile_begin = 5;
+      Outputs split([] { cudaStreamSynchronize(cudaStreamPerThread); });
+      problem.RunParts(MatrixRow(), parts, &split);
+      EXPECT_TRUE(whole.intact() && split.intact());
+      EXPECT_EQ(whole.bytes(), split.bytes()) << problem.Name();
+      // A sum is the grid's value of which y is the float.
+      Gemm::Args args = all;
+      const std::vector<float> y = Multiply(MatrixRow(), args);
+      std::vector<int64_t> sums(static_cast<size_t>(m * 200), 0);
+      const auto flags = std::make_unique<std::atomic<uint32_t>>(0);
+      args.sums_fixed = sums.data(), args.y = nullptr, args.y_stride = 200, args.flags = flags.get();
+      MatrixRow().run(args);
+      ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(FromGrid(sums[i]), y[i]) << problem.Name() << " output " << i;
+    }
+  }
+}
+
+TEST(CudaMatrix, WhatIsNotServedHasThePortableBytes) {
+  std::mt19937_64 random(34);
+  for (const auto& [format, leaf] :
+       {std::pair{WeightFormat::kF16, 128}, {WeightFormat::kQ4_0, 64}, {WeightFormat::kBF16, 48}}) {
+    GemmProblem problem({format, 70, 384, leaf}, 5, {}, &random);
+    EXPECT_FALSE(MatrixUnitsServe(*problem.Args().w));
+    EXPECT_EQ(Multiply(MatrixRow(), problem.Args()), Multiply(Gemm::CudaRows().back(), problem.Args()));
+  }
+}
+
+TEST(CudaMatrix, ScalesOfAllSizesAreExact) {
+  // One code of 1 a row, scales from the smallest to the largest that float32 holds together with it.
+  for (int exponent = 0; exponent <= 254; ++exponent) {
+    std::vector<std::byte> block(17);
+    block[0] = static_cast<std::byte>(exponent);
+    block[1] = std::byte{0x02};  // element 0 is 1
+    Guarded<std::byte> tile(FormatRow(WeightFormat::kMxfp4).unit_bytes);
+    std::fill_n(tile.data(), tile.size(), std::byte{0});
+    for (int64_t row = 0; row < 32; ++row) FormatRow(WeightFormat::kMxfp4).store(block.data(), 32, tile.data(), row, 0);
+    const auto w = std::make_unique<PackedMatrix>(PackedMatrix{WeightFormat::kMxfp4, 32, 32, 32, tile.data()});
+    std::vector<float> x(32, 0.0F);
+    x[0] = exponent > 127 ? 0x1p-100F : 1.0F;
+    Gemm::Args args;
+    args.x = x.data(), args.x_stride = 32, args.m = 1, args.w = w.get(), args.tile_end = 1;
+    const float expected = std::ldexp(x[0], exponent - 127);
+    const float kept = std::fabs(expected) > kLeafLimit
+                           ? kLeafLimit
+                           : static_cast<float>(std::nearbyint(static_cast<double>(expected) * kGridScale) * kGridStep);
+    EXPECT_EQ(Multiply(MatrixRow(), args), std::vector<float>(32, kept)) << "2^" << exponent - 127;
+  }
+}
+
+TEST(CudaMatrix, NonFiniteActivationsAreReported) {
+  std::mt19937_64 random(35);
+  for (const float bad : {INFINITY, -INFINITY, NAN, 3.4e38F}) {
+    GemmProblem problem({WeightFormat::kBF16, 64, 128, 64}, 3, {}, &random);
+    problem.x()[200] = bad;
+    uint32_t flags = 0;
+    Multiply(MatrixRow(), problem.Args(), &flags);
+    EXPECT_NE(flags & (kNonFinite | kSaturated), 0U) << bad;
+  }
+}
+
+}  // namespace
+}  // namespace trivet::kernels
