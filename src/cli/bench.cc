@@ -137,7 +137,7 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
     return;
   }
   std::printf(
-      "%-6s prefill %9.0f tokens/s   decode %9.1f tokens/s   step %9.1f us   weights %s/s, %.0f %% of a plain "
+      "%-8s prefill %9.0f tokens/s   decode %9.1f tokens/s   step %9.1f us   weights %s/s, %.0f %% of a plain "
       "read (%s/s)\n",
       series.numerics, prefill, decode, decode_step * 1e6, HumanBytes(rate).c_str(), 100 * rate / read_rate,
       HumanBytes(read_rate).c_str());
@@ -201,7 +201,7 @@ Status Execute(BenchFlags flags) {
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
   const bool fast_first = options.numerics == kernels::Numerics::kFast;
   std::unique_ptr<engine::Engine> other;
-  std::vector<Series> series = {{fast_first ? "fast" : "exact", loaded.engine.get(), {}, {}}};
+  std::vector<Series> series = {{flags.engine.numerics.c_str(), loaded.engine.get(), {}, {}}};
   if (!flags.alone) {
     options.numerics = fast_first ? kernels::Numerics::kExact : kernels::Numerics::kFast;
     TRY_ASSIGN(other, engine::Engine::Start(*loaded.model, options, {}));
