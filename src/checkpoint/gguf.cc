@@ -296,6 +296,13 @@ Status CheckTensors(const GgufHeader& header, int64_t alignment, int64_t data_by
 
 }  // namespace
 
+bool IsGguf(const std::string& path) {
+  if (path.ends_with(".gguf")) return true;
+  const Result<io::File> file = io::File::Open(path);
+  uint32_t begin = 0;
+  return file.ok() && file->ReadAt(0, std::as_writable_bytes(std::span(&begin, 1))).ok() && begin == kMagic;
+}
+
 Error GgufUnsupported(std::string_view path, std::string_view key, std::string_view expected, std::string_view found) {
   return MakeError(Code::kUnsupported, fmt::format("{}: \"{}\": expected {}, found {}; use a model without it", path,
                                                    key, expected, Quote(found)));

@@ -18,8 +18,9 @@
 
 namespace trivet::checkpoint {
 
-/// Whether a MODEL path names a GGUF file.
-inline bool IsGguf(std::string_view path) { return path.ends_with(".gguf"); }
+/// Whether a MODEL path names a GGUF file: by its name, or, since stores of models name files by their digests, by the
+/// first four bytes of a regular file.
+bool IsGguf(const std::string& path);
 
 /// A key or tensor of the file at `path` that is understood and not supported.
 Error GgufUnsupported(std::string_view path, std::string_view key, std::string_view expected, std::string_view found);

@@ -138,6 +138,18 @@ TEST(Gguf, ACheckpointOpensOneFileAndRenamesItsTensors) {
   EXPECT_THAT(twice.error().message, HasSubstr("found two"));
 }
 
+TEST(Gguf, IsKnownByItsNameOrItsFirstBytes) {
+  const TempDir dir;
+  WriteFile(dir.Path("sha256-00ff"), Sound());
+  WriteFile(dir.Path("notes.txt"), "GGML");
+  WriteFile(dir.Path("short"), "GG");
+  EXPECT_TRUE(IsGguf(dir.Path("sha256-00ff")));
+  EXPECT_TRUE(IsGguf("not-there.gguf"));  // to be refused as one
+  for (const char* other : {"notes.txt", "short", "not-there", "."}) EXPECT_FALSE(IsGguf(dir.Path(other))) << other;
+  std::vector<std::string> notices;
+  EXPECT_TRUE(Checkpoint::Open(dir.Path("sha256-00ff"), &notices).ok());
+}
+
 std::string Split(uint32_t number, const std::string& tensor) {
   return GgufBytes({PairU32("split.no", number), PairU32("split.count", 2), PairU32("split.tensors.count", 2)},
                    {Entry(tensor, {4}, 0, 0)}, std::string(16, 'x'));
