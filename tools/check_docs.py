@@ -100,6 +100,10 @@ def command_problems(name, text, help_of):
             if listed is None:
                 yield f"{where}: trivet has no command {command}"
                 continue
+            part = re.match(r"[ \t]+([a-z][a-z0-9-]*)", rest)
+            if part and re.search(rf"^Subcommands:.*^  {part[1]}\s", listed, re.DOTALL | re.MULTILINE):
+                command = f"{command} {part[1]}"
+                listed = help_of(command)
             unquoted = re.sub(r'"[^"]*"|\'[^\']*\'', "", rest)
             for flag in FLAG.findall(unquoted):
                 if not re.search(rf"(?<![\w-]){re.escape(flag)}(?![\w-])", listed):
@@ -111,7 +115,7 @@ def help_reader(binary):
 
     @functools.lru_cache(maxsize=None)
     def read(command):
-        result = subprocess.run([str(binary), command, "--help"], stdin=subprocess.DEVNULL, capture_output=True,
+        result = subprocess.run([str(binary), *command.split(), "--help"], stdin=subprocess.DEVNULL, capture_output=True,
                                 text=True, check=False, timeout=60)
         return result.stdout + result.stderr if result.returncode == 0 else None
 

@@ -46,12 +46,15 @@ same() {
   fi
 }
 
-# same_everywhere EXPECTED NAME MODEL TOKENS FLAGS...: the same for several rank counts, launches and chunks.
+# same_everywhere EXPECTED NAME MODEL TOKENS FLAGS...: the same for several rank counts, launches, transports and chunks.
 same_everywhere() {
   local n
   for n in 1 2 3 5 7; do same "$@" --ranks "$n"; done
   same "$@" --ranks 3 --launch processes
+  same "$@" --ranks 3 --transport host
   same "$@" --ranks 2 --prefill-chunk 7
+  # Steps of one token are recorded graphs.
+  for n in "${graphs[@]}"; do same "$@" --ranks "$n" --prefill-chunk 1; done
 }
 
 # distance A B: the largest difference of the float32 logits in two files.
@@ -74,31 +77,43 @@ print(max(abs(x - y) for x, y in zip(a, b)))
 PYTHON
 }
 
-# same_text NAME MODEL: whether both backends write the same 150 tokens. Decode steps on a GPU are recorded graphs, which
-# cross two borders of pages here. A model without a tokenizer borrows the demo's, of which one token is enough.
+# same_text NAME MODEL RANKS...: whether both backends write the same 150 tokens, the GPU on each count of ranks. Decode
+# steps on a GPU are recorded graphs, which cross two borders of pages here. A model without a tokenizer borrows the
+# demo's, of which one token is enough.
 same_text() {
-  local name=$1 folder=$results/$1 backend
+  local name=$1 folder=$results/$1 n
   mkdir -p "$folder"
   ln -sf "$PWD"/models/demo/tokenizer*.json "$PWD/$2"/* "$folder/"
-  for backend in cpu cuda; do
-    if ! "$program" generate "$folder" --backend "$backend" --numerics portable --raw --prompt "#" --max-tokens 150 --ignore-eos --seed 7 --json \
-      -q >"$results/$backend.json" 2>"$results/generate.log"; then
-      echo "FAILED $name: generate: $(tail -n 1 "$results/generate.log")" && failed=$((failed + 1)) && return
+  shift 2
+  write() { # FILE FLAGS...
+    local file=$1
+    shift
+    "$program" generate "$folder" "$@" --numerics portable --raw --prompt "#" --max-tokens 150 --ignore-eos --seed 7 --json -q \
+      >"$results/$file" 2>"$results/generate.log" && return
+    echo "FAILED $name: generate $*: $(tail -n 1 "$results/generate.log")" && failed=$((failed + 1)) && return 1
+  }
+  write cpu.json --backend cpu || return
+  for n in "$@"; do
+    write cuda.json --backend cuda --ranks "$n" || continue
+    if cmp -s "$results/cpu.json" "$results/cuda.json"; then
+      texts=$((texts + 1))
+    else
+      echo "DIFFERS $name: generate --ranks $n" && failed=$((failed + 1))
     fi
   done
-  if cmp -s "$results/cpu.json" "$results/cuda.json"; then
-    texts=$((texts + 1))
-  else
-    echo "DIFFERS $name: generate" && failed=$((failed + 1))
-  fi
 }
 
 "$program" doctor --backend cuda || exit 1
+# What passes between ranks: links, sums by size, and very many sums one by one and in graphs.
+"$program" bench p2p --backend cuda || failed=$((failed + 1))
+"$program" bench allreduce --backend cuda || failed=$((failed + 1))
+for n in 2 3 5 7; do "$program" bench allreduce --backend cuda --ranks $n --soak 10000 || failed=$((failed + 1)); done
+"$program" bench allreduce --backend cuda --launch processes --transport peer --soak 300 || failed=$((failed + 1))
 for model in models/demo tests/golden/cases/*; do
   [ -f "$model/config.json" ] || continue
   name=$(basename "$model")
-  counts=(70 1 33)
-  if [ "$name" = demo ]; then counts=(2000); fi
+  counts=(70 1 33) graphs=(3)
+  if [ "$name" = demo ]; then counts=(2000) graphs=(2 3 5 7); fi
   tokens "$model/config.json" "${counts[@]}" >"$results/tokens.json" || exit 1
   if ! "$program" score "$model" --tokens "$results/tokens.json" --out "$results/cpu.safetensors" -q 2>"$results/cpu.log"; then
     # A family that is refused on a processor is refused everywhere.
@@ -107,7 +122,7 @@ for model in models/demo tests/golden/cases/*; do
   fi
   before=$compared
   same_everywhere cpu "$name" "$model" "$results/tokens.json" --numerics portable
-  same_text "$name" "$model"
+  same_text "$name" "$model" 1 "${graphs[@]}"
   between=$compared
   if score one "$name" "$model" "$results/tokens.json"; then
     same_everywhere one "$name" "$model" "$results/tokens.json"
@@ -123,13 +138,22 @@ echo "$((compared - exact)) words of logits and tokens and $texts texts equal th
 for sequences in 1 8 16; do
   "$program" bench models/demo --backend cuda --alone --rounds 3 -q --sequences $sequences || failed=$((failed + 1))
 done
-# Geometries of real models with made-up weights.
+for transport in peer host; do
+  echo "demo, 2 ranks, --transport $transport:"
+  "$program" bench models/demo --backend cuda --alone --rounds 3 -q --ranks 2 --transport $transport ||
+    failed=$((failed + 1))
+done
+# Geometries of real models with made-up weights, on as many ranks as there are GPUs, too.
+gpus=$(nvidia-smi -L | wc -l)
+runs=("1 1" "8 1")
+[ "$gpus" -gt 1 ] && runs+=("1 $gpus")
 for geometry in "qwen3.8-27b mxfp4" "qwen3.8-27b fp8" "qwen3-30b-a3b bf16"; do
   read -r name format <<<"$geometry"
-  for sequences in 1 8; do
-    echo "$geometry, $sequences sequences:"
+  for run in "${runs[@]}"; do
+    read -r sequences n <<<"$run"
+    echo "$geometry, $sequences sequences, $n ranks:"
     "$program" bench "bench/geometries/$name" --dummy-weights "$format" --backend cuda --alone --rounds 1 -q \
-      --sequences $sequences --prompt-tokens 64 --tokens 33 || failed=$((failed + 1))
+      --sequences "$sequences" --ranks "$n" --prompt-tokens 64 --tokens 33 || failed=$((failed + 1))
   done
 done
 [ "$failed" = 0 ]

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/str.h"
 #include "base/thread_pool.h"
+#include "cli/bench_group.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "device/buffer.h"
@@ -179,6 +180,9 @@ Result<double> Interleave(const BenchFlags& flags, std::vector<Series>* series, 
 }
 
 Status Execute(BenchFlags flags) {
+  if (flags.engine.layout.model.empty()) {
+    return MakeError(Code::kUsage, "bench: expected MODEL, allreduce or p2p, found none; see trivet bench --help");
+  }
   if (flags.tokens < 2) {
     return MakeError(Code::kUsage,
                      fmt::format("--tokens: expected at least 2, of which the first ends the prompt, found {}; "
@@ -238,7 +242,20 @@ Run AddBench(CLI::App* app) {
   app->add_flag("--alone", flags->alone, "measure the chosen numerics alone instead of exact against fast");
   app->get_option("--numerics")->needs(app->get_option("--alone"));
   app->add_flag("--json", flags->json, "JSON lines");
-  return [flags] { return Execute(*flags); };
+  // The library would take a required MODEL before the name of a measurement that has none.
+  app->get_option("MODEL")->required(false);
+  const auto without_model = [&](const char* name, const char* summary) {
+    CLI::App* sub = app->add_subcommand(name, summary);
+    sub->option_defaults()->take_last()->always_capture_default();
+    return sub;
+  };
+  CLI::App* sums = without_model("allreduce", "measure sums over ranks by size, or check very many of them");
+  CLI::App* links = without_model("p2p", "measure the link between every two ranks");
+  return [flags, sums, links, run_sums = AddBenchAllReduce(sums), run_links = AddBenchPeers(links)] {
+    if (sums->parsed()) return run_sums();
+    if (links->parsed()) return run_links();
+    return Execute(*flags);
+  };
 }
 
 }  // namespace trivet::cli

@@ -68,6 +68,7 @@ void Tidy(CLI::App* app) {
     if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
     option->check([](const std::string& text) { return text.empty() ? "expected a number, found nothing" : ""; });
   }
+  for (CLI::App* sub : app->get_subcommands({})) Tidy(sub);
 }
 
 int Main(int argc, char** argv) {

@@ -100,6 +100,8 @@ void EngineFlags::Add(CLI::App* app) {
   sizes.Add(app);
   app->add_option("--launch", launch, "ranks as threads or as processes");
   app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
+  app->add_option("--transport", transport,
+                  "between ranks on GPUs: peer, in memory of the GPUs; host; auto: peer where they reach each other");
   app->add_option(
       "--numerics", numerics,
       "exact: the same bits for every layout; portable: and on every backend, without matrix units; fast: for the same "
@@ -122,6 +124,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   TRY_ASSIGN(options.layout, layout.Options());
   TRY_ASSIGN(options.launch, engine::ParseLaunch(launch));
   TRY_ASSIGN(options.backend, ParseBackend(backend));
+  TRY_ASSIGN(options.transport, comm::ParseTransport(transport));
   if (numerics == "fast") {
     options.numerics = kernels::Numerics::kFast;
   } else if (numerics == "portable") {
@@ -169,6 +172,9 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
   };
   TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options, show));
   bar.Finish(" on rank 0");
+  if (!flags.quiet && !loaded.engine->detour().empty()) {
+    std::fprintf(stderr, "notice: ranks exchange through the host: %s\n", loaded.engine->detour().c_str());
+  }
   return loaded;
 }
 

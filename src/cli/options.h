@@ -56,6 +56,7 @@ struct EngineFlags {
   SizeFlags sizes;
   std::string launch = "threads";
   std::string backend = "cpu";
+  std::string transport = "auto";
   std::string numerics = "exact";
   std::string rows;
   std::vector<std::string> force;

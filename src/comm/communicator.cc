@@ -21,11 +21,21 @@ constexpr int64_t kPieceBytes = 262144;
 // What stands before the columns of one rank in a gather: where they belong, in a line of its own.
 constexpr int64_t kGatherHeaderBytes = 64;
 
-Algorithm Choose(int64_t bytes) { return bytes <= kOneShotBytes ? Algorithm::kOneShot : Algorithm::kTwoShot; }
+// Those of `columns` that belong to [column, column + width) of row `row` and the following; their place counts from
+// `column`.
+ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t column, int64_t width) {
+  if (columns.columns == 0) return {};
+  const int64_t begin = std::clamp(columns.begin, column, column + width);
+  const int64_t end = std::clamp(columns.begin + columns.columns, column, column + width);
+  return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column};
+}
+
+// Whether a planted mistake touches what the host sums.
+bool ChangesSums(FaultKind kind) {
+  return kind == FaultKind::kPartialBF16 || kind == FaultKind::kLocalScale || kind == FaultKind::kRankOrder;
+}
 
 }  // namespace
-
-const char* AlgorithmName(Algorithm algorithm) { return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot"; }
 
 // Adds the time of its life to a rank's time in collectives.
 class Communicator::Timer {
@@ -37,6 +47,49 @@ class Communicator::Timer {
   std::atomic<int64_t>& total_;
   const int64_t begin_ = NowUs();
 };
+
+Status Communicator::Connect(const device::Device& device, Transport transport) {
+  device_ = device;
+  if (device.backend() == Backend::kCpu) {
+    if (transport != Transport::kPeer) return {};
+    return MakeError(Code::kUnsupported,
+                     "--transport peer: expected ranks on GPUs, found them on the processor; use --backend cuda");
+  }
+  if (size() == 1) return {};
+  if (transport == Transport::kHost) {
+    detour_ = "--transport host";
+  } else if (ChangesSums(fault_.kind)) {
+    detour_ = "the planted fault changes sums there";
+  } else {
+    Result<std::unique_ptr<PeerTransport>> made =
+        PeerTransport::Make(group_, rank_, device, transport == Transport::kPeer);
+    if (made.ok()) {
+      peer_ = std::move(made).value();
+      return {};
+    }
+    if (made.error().code != Code::kUnsupported) return made.error();
+    detour_ = made.error().message;
+  }
+  if (transport != Transport::kPeer) return {};
+  return MakeError(Code::kUnsupported, "--transport peer: " + detour_);
+}
+
+Status Communicator::Close() {
+  if (peer_ == nullptr) return {};
+  TRY(peer_->Close());
+  peer_.reset();
+  return {};
+}
+
+Status Communicator::Wait() {
+  device_.Wait();
+  return peer_ == nullptr ? Status() : peer_->Check();
+}
+
+Algorithm Communicator::Choose(int64_t bytes) const {
+  if (peer_ != nullptr) return peer_->Choose(bytes);
+  return bytes <= kOneShotBytes ? Algorithm::kOneShot : Algorithm::kTwoShot;
+}
 
 Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
 Status Communicator::AllReduce(std::span<float> values) { return Reduce(values); }
@@ -64,6 +117,11 @@ template <class T>
 Status Communicator::Reduce(std::span<T> values) {
   const Timer timer(this);
   if (size() == 1 && fault_.kind == FaultKind::kNone) return {};
+  if (peer_ != nullptr) {
+    if (group_->aborted()) return group_->AbortError();
+    peer_->AllReduce(values);
+    return {};
+  }
   const size_t most = kPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
@@ -131,45 +189,55 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
                                    std::span<float> full) {
   const Timer timer(this);
   // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
-  constexpr int64_t kMost = (kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
-  const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, kMost);
-  const int64_t rows_at_once = kMost / columns_at_once;
+  const int64_t most =
+      (peer_ != nullptr ? kPeerPieceBytes : kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
+  const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, most);
+  const int64_t rows_at_once = most / columns_at_once;
   ColumnRange own = local;
-  if (device_.backend() != Backend::kCpu && local.columns > 0) {
+  if (peer_ == nullptr && device_.backend() != Backend::kCpu && local.columns > 0) {
     staging_.resize(static_cast<size_t>(rows * local.stride) * sizeof(float));
     device_.Download(staging_.data(), local.data, static_cast<int64_t>(staging_.size()));
     own.data = reinterpret_cast<const float*>(staging_.data());
   }
   for (int64_t row = 0; row < rows; row += rows_at_once) {
     for (int64_t column = 0; column < full_columns; column += columns_at_once) {
-      ColumnRange piece = own;
-      const int64_t skipped = std::min(column, own.columns);
-      piece.data += row * own.stride + skipped;
-      piece.begin += skipped;
-      piece.columns = std::min(columns_at_once, own.columns - skipped);
+      const int64_t width = std::min(columns_at_once, full_columns - column);
+      const ColumnRange piece = ColumnsWithin(own, row, column, width);
       const int64_t count = std::min(rows_at_once, rows - row);
-      TRY(GatherPiece(piece, count, full_columns,
-                      full.empty() ? full : full.subspan(static_cast<size_t>(row * full_columns))));
+      const std::span<float> out = full.empty() ? full : full.subspan(static_cast<size_t>(row * full_columns));
+      if (peer_ != nullptr) {
+        TRY(GatherOnDevice(piece, count, width, out.empty() ? nullptr : out.data() + column));
+      } else {
+        TRY(GatherPiece(piece, count, full_columns, out.empty() ? out : out.subspan(static_cast<size_t>(column))));
+      }
     }
   }
   return {};
 }
 
+Status Communicator::GatherOnDevice(const ColumnRange& piece, int64_t rows, int64_t width, float* out) {
+  if (group_->aborted()) return group_->AbortError();
+  const float* matrix = peer_->Gather({piece.data, piece.stride, piece.columns, piece.begin, rows, width});
+  if (out != nullptr) device_.Download(out, matrix, rows * width * static_cast<int64_t>(sizeof(float)));
+  return peer_->Check();
+}
+
 // One exchange of a gather: a line with the place of the columns, then the columns, dense.
-Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full) {
+Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> out) {
   TRY_ASSIGN(const int64_t parity, NextSlots());
   auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
   header[0] = piece.begin;
   header[1] = piece.columns;
-  auto* out = reinterpret_cast<float*>(group_->slot(rank_, parity) + kGatherHeaderBytes);
-  for (int64_t i = 0; i < rows; ++i) std::copy_n(piece.data + i * piece.stride, piece.columns, out + i * piece.columns);
+  auto* slot = reinterpret_cast<float*>(group_->slot(rank_, parity) + kGatherHeaderBytes);
+  for (int64_t i = 0; i < rows; ++i)
+    std::copy_n(piece.data + i * piece.stride, piece.columns, slot + i * piece.columns);
   TRY(group_->Barrier(rank_));
-  if (full.empty()) return {};
+  if (out.empty()) return {};
   for (int64_t peer = 0; peer < size(); ++peer) {
     const auto* from = reinterpret_cast<const int64_t*>(group_->slot(peer, parity));
     const auto* values = reinterpret_cast<const float*>(group_->slot(peer, parity) + kGatherHeaderBytes);
     for (int64_t i = 0; i < rows; ++i) {
-      std::copy_n(values + i * from[1], from[1], full.data() + i * full_columns + from[0]);
+      std::copy_n(values + i * from[1], from[1], out.data() + i * full_columns + from[0]);
     }
   }
   return {};

@@ -4,24 +4,19 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
-#include <string_view>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "comm/fault.h"
 #include "comm/group.h"
+#include "comm/peer_transport.h"
+#include "comm/transport.h"
 #include "device/device.h"
 
 namespace trivet::comm {
-
-/// How an all-reduce moves its parts. Both give the same bits: integer sums by associativity, float sums because every
-/// element is added in ascending rank order.
-enum class Algorithm {
-  kOneShot,  // every rank reads all parts: one wait, N reads an element on each rank
-  kTwoShot,  // every rank sums a share and all copy the result: two waits, N / ranks reads
-};
-const char* AlgorithmName(Algorithm algorithm);
 
 /// The columns of a matrix that one rank has.
 struct ColumnRange {
@@ -40,13 +35,26 @@ class Communicator {
   int64_t size() const { return group_->ranks(); }
   std::atomic<uint32_t>* tick() { return &group_->progress(rank_); }
 
-  /// Says where the values that AllReduce and GatherColumns are given live; without it, in the processor's memory.
-  void UseDevice(const device::Device& device) { device_ = device; }
+  /// Says where the values that AllReduce and GatherColumns are given live, and how they go to the other ranks; without
+  /// it they live in the processor's memory.
+  /// Ranks:   collective.
+  /// Errors:  kUnsupported with the reason when `transport` is kPeer and the group has no such way; kPeer.
+  Status Connect(const device::Device& device, Transport transport);
+  /// Ends that in order.  Ranks: collective.  Errors: kPeer.
+  Status Close();
+
+  /// Why ranks on GPUs exchange through the host; empty when they do not.
+  const std::string& detour() const { return detour_; }
+  /// How a sum of `bytes` is made.
+  Algorithm Choose(int64_t bytes) const;
+  /// The way between GPUs, or null; for measurements.
+  PeerTransport* peer() const { return peer_.get(); }
 
   /// Whether AllReduce can be part of a recorded graph: what goes through the host cannot.
-  bool recordable() const { return size() == 1; }
+  bool recordable() const { return (size() == 1 && fault_.kind == FaultKind::kNone) || peer_ != nullptr; }
 
-  /// Replaces `values` on every rank by the sum over ranks.
+  /// Replaces `values` on every rank by the sum over ranks. On a GPU it happens in the order of the thread's stream,
+  /// and what fails there is an error of the next GatherColumns or Wait.
   ///   int64   exact; any order gives the same integer
   ///   float   float32, ranks added in ascending order, starting with rank 0's value
   ///   uint32  bit patterns of which at most one rank's is non-zero
@@ -59,6 +67,9 @@ class Communicator {
   ///   full     rank 0: [rows, full_columns] float32; others: empty
   /// Errors:    kPeer.
   Status GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, std::span<float> full);
+
+  /// Waits until all that was asked for has happened on this rank.  Errors: kPeer.
+  Status Wait();
 
   /// Rank 0's bytes to everyone; others get them as the result.
   ///   patient  the others wait for rank 0 as long as it takes (see Group::Barrier)
@@ -91,12 +102,17 @@ class Communicator {
   // The parity of the slots for the next piece. A wait between pieces keeps a writer from overtaking a reader; an abort
   // ends waits early, so nothing is written after one.  Errors: that of the abort.
   Result<int64_t> NextSlots();
-  Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> full);
+  // One exchange of a gather: the rows of `out`, full_columns apart, get the columns where `piece` says.
+  Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> out);
+  // The same through memory of the GPUs, into dense rows of `width`.
+  Status GatherOnDevice(const ColumnRange& piece, int64_t rows, int64_t width, float* out);
 
   Group* group_;
   const int64_t rank_;
   const Fault fault_;
   device::Device device_;
+  std::unique_ptr<PeerTransport> peer_;
+  std::string detour_;
   std::vector<std::byte> staging_;  // for values of another device
   int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
   int64_t site_ = 0;

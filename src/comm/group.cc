@@ -47,12 +47,17 @@ struct Group::Watch {
   int64_t idle_us[kMaxGroup] = {};  // time watched without progress
 };
 
+// Whole pages, so that signals begin on one.
+int64_t Group::ControlBytes() {
+  return (static_cast<int64_t>(sizeof(Control)) + kSignalBytes - 1) / kSignalBytes * kSignalBytes;
+}
+
 Result<std::unique_ptr<Group>> Group::Make(const GroupOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxGroup) {
     return MakeError(Code::kUsage, fmt::format("--ranks: expected 1 to {}, found {}; choose a count in that range",
                                                kMaxGroup, options.ranks));
   }
-  const int64_t bytes = static_cast<int64_t>(sizeof(Control)) + (options.ranks + 1) * 2 * kSlotBytes;
+  const int64_t bytes = ControlBytes() + options.ranks * kSignalBytes + (options.ranks + 1) * 2 * kSlotBytes;
   void* memory = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) {
     return MakeError(Code::kIo,
@@ -65,13 +70,15 @@ Result<std::unique_ptr<Group>> Group::Make(const GroupOptions& options) {
 
 Group::Group(const GroupOptions& options, void* memory, int64_t bytes)
     : options_(options), control_(new (memory) Control{}), bytes_(bytes) {
-  slots_ = static_cast<std::byte*>(memory) + sizeof(Control);
+  signals_ = static_cast<std::byte*>(memory) + ControlBytes();
+  slots_ = signals_ + options.ranks * kSignalBytes;
 }
 
 Group::~Group() { ::munmap(control_, static_cast<size_t>(bytes_)); }
 
 std::atomic<uint32_t>& Group::progress(int64_t rank) { return control_->ranks[rank].progress; }
 std::atomic<int64_t>& Group::collective_us(int64_t rank) { return control_->ranks[rank].collective_us; }
+Signals* Group::signals(int64_t rank) { return reinterpret_cast<Signals*>(signals_ + rank * kSignalBytes); }
 std::byte* Group::slot(int64_t rank, int64_t parity) { return slots_ + (rank * 2 + parity) * kSlotBytes; }
 std::byte* Group::result(int64_t parity) { return slot(options_.ranks, parity); }
 void Group::set_report(int64_t rank, uint32_t report) { control_->ranks[rank].report.store(report); }
@@ -85,6 +92,7 @@ void Group::Abort(const std::string& cause, Code code) {
     std::strncpy(control_->causes[place], cause.c_str(), kCauseBytes - 1);
     uint32_t none = 0;
     control_->abort_cause.compare_exchange_strong(none, place + 1, std::memory_order_acq_rel);
+    for (int64_t rank = 0; rank < options_.ranks; ++rank) std::atomic_ref(signals(rank)->stop).store(1);
   }
   FutexWakeAll(control_->generation);
 }
@@ -126,9 +134,7 @@ Status Group::Wait(int64_t rank, uint32_t generation, bool patient) {
     if (aborted()) return AbortError();
     FutexWait(control_->generation, generation, kSliceUs);
     if (control_->generation.load(std::memory_order_acquire) != generation) break;
-    if (watch_) {
-      if (const std::optional<std::string> cause = watch_()) Abort(*cause);
-    }
+    if (const std::optional<std::string> cause = Look()) Abort(*cause);
     if (!patient) JudgePeers(rank, watch);
   }
   return {};

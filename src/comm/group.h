@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "comm/peer_rules.h"
 
 namespace trivet::comm {
 
@@ -36,6 +37,7 @@ class Group {
   Group& operator=(const Group&) = delete;
 
   int64_t ranks() const { return options_.ranks; }
+  int64_t hang_timeout_us() const { return options_.hang_timeout_us; }
 
   /// Blocks until every rank has called it as often.
   ///   patient  do not judge peers by their progress: used where a rank may rightly take any time, such as waiting for
@@ -60,22 +62,31 @@ class Group {
   std::byte* slot(int64_t rank, int64_t parity);
   std::byte* result(int64_t parity);
 
+  /// What `rank` and kernels of its GPU tell each other, on kSignalBytes of memory of its own; an abort asks them to
+  /// stop.
+  Signals* signals(int64_t rank);
+  static constexpr int64_t kSignalBytes = 4096;  // a page, which is what a GPU can map
+
   /// A rank's report about the current step, read by others after a barrier.
   void set_report(int64_t rank, uint32_t report);
   uint32_t report(int64_t rank) const;
 
-  /// Called from waits now and then; a returned text is the cause of an abort. For noticing dead processes.
+  /// Looks after the others once: the cause of an abort when one of them has ended.
+  std::optional<std::string> Look() const { return watch_ ? watch_() : std::nullopt; }
+  /// What Look does; also called from waits now and then. For noticing dead processes.
   void set_watch(std::function<std::optional<std::string>()> watch) { watch_ = std::move(watch); }
 
  private:
   struct Control;
   struct Watch;
+  static int64_t ControlBytes();
   Group(const GroupOptions& options, void* memory, int64_t bytes);
   Status Wait(int64_t rank, uint32_t generation, bool patient);
   void JudgePeers(int64_t rank, Watch& watch);
 
   const GroupOptions options_;
   Control* control_ = nullptr;
+  std::byte* signals_ = nullptr;
   std::byte* slots_ = nullptr;
   int64_t bytes_ = 0;
   std::function<std::optional<std::string>()> watch_;

@@ -26,6 +26,8 @@ class Buffer {
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }
+  /// Leaves the memory to the end of the process.
+  void Abandon() { data_ = nullptr, bytes_ = 0; }
   /// The memory as an array of T.
   template <class T>
   std::span<T> As() {

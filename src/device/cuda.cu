@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cuda_runtime_api.h>
+#include <unistd.h>
+
+#include <cstring>
 
 #include "base/check.h"
+#include "base/env.h"
 #include "device/cuda.h"
 
 namespace trivet::device::cuda {
@@ -10,6 +14,14 @@ namespace {
 // A failure here is ours: a bad address, or a kernel that went wrong earlier in the stream.
 void Expect(cudaError_t error, const char* what) {
   CHECK_MSG(error == cudaSuccess, std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+// Takes note of an error that a caller reports.
+bool Explain(cudaError_t error, std::string* why) {
+  if (error == cudaSuccess) return true;
+  cudaGetLastError();  // or the next launch would report it
+  *why = cudaGetErrorString(error);
+  return false;
 }
 
 size_t Size(int64_t bytes) { return static_cast<size_t>(bytes); }
@@ -24,6 +36,10 @@ Error NoDevice(const char* found) {
 }  // namespace
 
 Result<Opened> Open(int64_t rank) {
+  // A kernel that waits for another rank's must not keep it from starting. Loading code at the first launch waits for
+  // the whole GPU, and streams share as many queues as there are.
+  SetDefaultEnv("CUDA_MODULE_LOADING", "EAGER");
+  SetDefaultEnv("CUDA_DEVICE_MAX_CONNECTIONS", "32");
   int count = 0;
   if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
     return NoDevice(cudaGetErrorString(error));
@@ -40,22 +56,24 @@ Result<Opened> Open(int64_t rank) {
 
 void* Allocate(int64_t bytes, std::string* why) {
   void* memory = nullptr;
-  if (const cudaError_t error = cudaMalloc(&memory, Size(bytes)); error != cudaSuccess) {
-    cudaGetLastError();  // it was reported here
-    *why = cudaGetErrorString(error);
-    return nullptr;
-  }
+  if (!Explain(cudaMalloc(&memory, Size(bytes)), why)) return nullptr;
   Zero(memory, bytes);
   return memory;
 }
 
 void Free(void* memory) { Expect(cudaFree(memory), "freeing device memory"); }
 
+// A copy from or to ordinary memory passes through buffers that all threads of the process share, and keeps them while
+// it waits for its turn in the stream. What stands before it may be a kernel that waits for another rank, which needs
+// them for a copy of its own: so that must have ended. Shorter copies to the device travel with the command.
 void Upload(void* to, const void* from, int64_t bytes) {
+  constexpr int64_t kWithCommand = 65536;
+  if (bytes > kWithCommand) Wait();
   Expect(cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyHostToDevice, cudaStreamPerThread), "copy to the device");
 }
 
 void Download(void* to, const void* from, int64_t bytes) {
+  Wait();
   Expect(cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyDeviceToHost, cudaStreamPerThread), "copy to the host");
   Wait();
 }
@@ -96,6 +114,56 @@ void LaunchRecording(void* handle) {
 void FreeRecording(void* handle) {
   Expect(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle)), "freeing a graph");
 }
+
+bool Export(void* memory, PeerHandle* handle, std::string* why) {
+  int ordinal = 0;
+  Expect(cudaGetDevice(&ordinal), "the thread's device");
+  handle->process = ::getpid();
+  handle->ordinal = ordinal;
+  handle->address = memory;
+  static_assert(sizeof(handle->ipc) == sizeof(cudaIpcMemHandle_t));
+  cudaIpcMemHandle_t ipc{};
+  if (!Explain(cudaIpcGetMemHandle(&ipc, memory), why)) return false;
+  std::memcpy(handle->ipc, &ipc, sizeof(ipc));
+  return true;
+}
+
+void* Import(const PeerHandle& handle, std::string* why) {
+  int own = 0, reachable = 1;
+  Expect(cudaGetDevice(&own), "the thread's device");
+  const int ordinal = static_cast<int>(handle.ordinal);
+  if (ordinal != own) Expect(cudaDeviceCanAccessPeer(&reachable, own, ordinal), "peer access");
+  if (reachable == 0) {
+    *why = "no peer access between them";
+    return nullptr;
+  }
+  if (handle.process != ::getpid()) {
+    cudaIpcMemHandle_t ipc{};
+    std::memcpy(&ipc, handle.ipc, sizeof(ipc));
+    void* memory = nullptr;
+    return Explain(cudaIpcOpenMemHandle(&memory, ipc, cudaIpcMemLazyEnablePeerAccess), why) ? memory : nullptr;
+  }
+  const cudaError_t error = ordinal == own ? cudaSuccess : cudaDeviceEnablePeerAccess(ordinal, 0);
+  if (error == cudaErrorPeerAccessAlreadyEnabled) {
+    cudaGetLastError();  // another rank of this GPU asked first
+  } else if (!Explain(error, why)) {
+    return nullptr;
+  }
+  return handle.address;
+}
+
+void CloseImport(const PeerHandle& handle, void* memory) {
+  if (handle.process != ::getpid()) Expect(cudaIpcCloseMemHandle(memory), "closing another rank's memory");
+}
+
+void* MapHost(void* memory, int64_t bytes, std::string* why) {
+  if (!Explain(cudaHostRegister(memory, Size(bytes), cudaHostRegisterMapped), why)) return nullptr;
+  void* there = nullptr;
+  Expect(cudaHostGetDevicePointer(&there, memory, 0), "host memory on the device");
+  return there;
+}
+
+void UnmapHost(void* memory) { Expect(cudaHostUnregister(memory), "host memory on the device"); }
 
 Result<int64_t> FreeBytesOfAll(int64_t ranks) {
   int count = 1;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "device/peer_handle.h"
 
 namespace trivet::device::cuda {
 
@@ -36,6 +37,16 @@ void BeginRecording();
 void* EndRecording();
 void LaunchRecording(void* handle);
 void FreeRecording(void* handle);
+
+/// What device/peer_memory.h needs. Where the answer is null, `why` has the reason.
+///   Export    fills in how others reach memory that Allocate gave
+///   Import    the address at which the thread's device reaches another rank's memory
+///   MapHost   lets the thread's device read and write whole pages of the host; returns their address there
+bool Export(void* memory, PeerHandle* handle, std::string* why);
+void* Import(const PeerHandle& handle, std::string* why);
+void CloseImport(const PeerHandle& handle, void* memory);
+void* MapHost(void* memory, int64_t bytes, std::string* why);
+void UnmapHost(void* memory);
 
 /// The sum of FreeBytes over the devices of `ranks` ranks.  Errors: as Open.
 Result<int64_t> FreeBytesOfAll(int64_t ranks);

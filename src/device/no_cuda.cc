@@ -22,6 +22,11 @@ void BeginRecording() { CHECK_MSG(false, "no CUDA"); }
 void* EndRecording() { CHECK_MSG(false, "no CUDA"); }
 void LaunchRecording(void*) { CHECK_MSG(false, "no CUDA"); }
 void FreeRecording(void*) { CHECK_MSG(false, "no CUDA"); }
+bool Export(void*, PeerHandle*, std::string*) { CHECK_MSG(false, "no CUDA"); }
+void* Import(const PeerHandle&, std::string*) { CHECK_MSG(false, "no CUDA"); }
+void CloseImport(const PeerHandle&, void*) { CHECK_MSG(false, "no CUDA"); }
+void* MapHost(void*, int64_t, std::string*) { CHECK_MSG(false, "no CUDA"); }
+void UnmapHost(void*) { CHECK_MSG(false, "no CUDA"); }
 int64_t FreeBytes() { CHECK_MSG(false, "no CUDA"); }
 Result<int64_t> FreeBytesOfAll(int64_t) { return Open(0).error(); }
 

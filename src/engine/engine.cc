@@ -34,6 +34,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.kernels = options.kernels;
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
   rank_options.numerics = options.numerics;
+  rank_options.transport = options.transport;
   rank_options.fault = options.fault;
   rank_options.sites = options.sites;
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
@@ -52,10 +53,13 @@ Status Engine::StartRanks(const LoadProgress& progress) {
   const auto make = [this, group](int64_t rank, const LoadProgress& shown) {
     return RankWorker::Make(model_, layout_, rank_options_, comm::Communicator(group, rank, options_.fault), shown);
   };
-  TRY_ASSIGN(ranks_, Ranks::Start(options_.launch, group, [make](int64_t rank) -> Status {
+  TRY_ASSIGN(ranks_, Ranks::Start(options_.launch, group, [make, group](int64_t rank) -> Status {
                TRY_ASSIGN(const std::unique_ptr<RankWorker> worker, make(rank, {}));
                TRY(worker->comm().Barrier());  // everybody has loaded
-               return worker->Serve();
+               const Status served = worker->Serve();
+               // Before its memory goes, which waits for a GPU whose kernels may wait for this rank.
+               if (!served.ok()) group->Abort(served.error().message, served.error().code);
+               return served;
              }));
   Result<std::unique_ptr<RankWorker>> worker = make(0, [this, &progress](int64_t done, int64_t total) {
     ranks_->Watch();

@@ -34,6 +34,7 @@ struct EngineOptions {
   int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most max_sequences
   int64_t kv_tokens = 0;         // capacity of the KV cache; 0: max_sequences times max_context, as memory allows
   bool prefix_cache = false;     // prompts that begin as earlier ones do are computed from where they part
+  comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
   comm::Fault fault;
   bool sites = false;
   bool strict = false;  // a saturated sum is an error instead of a notice
@@ -105,6 +106,8 @@ class Engine {
   const record::SiteLog& sites() const { return worker_->sites(); }
   /// Rank 0's device, of the thread that started the engine.
   const device::Device& device() const { return worker_->device(); }
+  /// Why ranks on GPUs exchange through the host; empty when they do not.
+  const std::string& detour() const { return worker_->comm().detour(); }
   /// The rows that rank 0 runs.
   const kernels::Kernels& kernels() const { return worker_->kernels(); }
   /// Whether a contribution saturated in a step so far.

@@ -182,6 +182,7 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
     plan::RankMemory memory;
     memory.weights = cost.ranks[r].weight_bytes;
     memory.scratch = model::Model::WorkspaceBytes(geometry, layout.shards[r], StepSizeOf(limits));
+    if (options.backend != Backend::kCpu) memory.scratch += comm::PeerTransport::Bytes(layout.ranks);
     if (r == 0) memory.scratch += limits.max_logits_rows * geometry.vocab * static_cast<int64_t>(sizeof(float));
     sizes.memory.ranks.push_back(memory);
   }

@@ -33,13 +33,13 @@ kernels::Target TargetOf(const device::Device& device) {
 }
 
 RankWorker::RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
-                       const comm::Communicator& comm)
-    : options_(options), comm_(comm), pool_(options.threads), opened_(model), layout_(layout) {}
+                       comm::Communicator comm)
+    : options_(options), comm_(std::move(comm)), pool_(options.threads), opened_(model), layout_(layout) {}
 
 Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, const plan::Layout& layout,
-                                                     const RankOptions& options, const comm::Communicator& comm,
+                                                     const RankOptions& options, comm::Communicator comm,
                                                      const LoadProgress& progress) {
-  std::unique_ptr<RankWorker> worker(new RankWorker(model, layout, options, comm));
+  std::unique_ptr<RankWorker> worker(new RankWorker(model, layout, options, std::move(comm)));
   TRY(worker->Prepare(progress));
   return worker;
 }
@@ -50,7 +50,6 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   const plan::RankShard& shard = layout_.shards[static_cast<size_t>(rank)];
   const sched::SchedulerLimits& limits = options_.limits;
   TRY_ASSIGN(device_, device::Device::Open(options_.backend, rank));
-  comm_.UseDevice(device_);
   TRY_ASSIGN(kernels_, kernels::SelectKernels(TargetOf(device_), options_.kernels));
   TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard, StepSizeOf(limits)));
   TRY_ASSIGN(device::Buffer scratch,
@@ -60,6 +59,10 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard,
                                           {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
                                            limits.max_context}));
+  if (options_.sites) {
+    const auto bytes = comm_.size() * static_cast<int64_t>(ComparedSites() * sizeof(uint64_t));
+    TRY_ASSIGN(digests_, device::Buffer::Make(device_, bytes, "digests of all ranks"));
+  }
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [this]() -> Status {
@@ -75,7 +78,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
       geometry, layout_, shard, kernels_,   options_.numerics, device_,
       tables_,  comm_,   pool_, workspace_, caches_,           options_.sites ? &sites_ : nullptr};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
-  return {};
+  return comm_.Connect(device_, options_.transport);
 }
 
 Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput& output) {
@@ -105,7 +108,7 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
 Status RankWorker::CompareSites(size_t first) {
   std::span<const record::SiteDigest> sites = std::span(sites_.digests()).subspan(first);
   // The last site is that of the logits, which only rank 0 has.
-  const size_t count = 1 + 2 * opened_.geometry.layers.size();
+  const size_t count = ComparedSites();
   CHECK(sites.size() >= count);
   sites = sites.first(count);
   // Every rank's digests in a place of their own, zeros elsewhere: the sum brings them to all.
@@ -115,7 +118,10 @@ Status RankWorker::CompareSites(size_t first) {
     words[own + 2 * i] = static_cast<uint32_t>(sites[i].digest);
     words[own + 2 * i + 1] = static_cast<uint32_t>(sites[i].digest >> 32);
   }
-  TRY(comm_.AllReduce(std::span(words)));
+  device_.Upload(digests_.data(), words.data(), digests_.bytes());
+  TRY(comm_.AllReduce(digests_.As<uint32_t>()));
+  TRY(comm_.Wait());
+  device_.Download(words.data(), digests_.data(), digests_.bytes());
   for (size_t i = 0; i < count; ++i) {
     const auto digest = [&](int64_t rank) {
       const size_t at = (static_cast<size_t>(rank) * count + i) * 2;
@@ -140,13 +146,14 @@ Status RankWorker::Announce(const sched::StepPlan* plan) {
     message.insert(message.end(), bytes.begin(), bytes.end());
   }
   const Result<std::vector<std::byte>> sent = comm_.Broadcast(message, true);
-  return sent.ok() ? Status() : Status(sent.error());
+  if (!sent.ok()) return sent.error();
+  return plan == nullptr ? comm_.Close() : Status();
 }
 
 Status RankWorker::Serve() {
   while (true) {
     TRY_ASSIGN(const std::vector<std::byte> message, comm_.Broadcast({}, true));
-    if (message.empty() || message[0] == kStop) return {};
+    if (message.empty() || message[0] == kStop) return comm_.Close();
     TRY_ASSIGN(const sched::StepPlan plan, sched::StepPlan::Deserialize(std::span(message).subspan(1)));
     TRY(RunStep(plan, {}));
   }

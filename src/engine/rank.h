@@ -29,6 +29,7 @@ struct RankOptions {
   kernels::KernelOptions kernels;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   sched::SchedulerLimits limits;
+  comm::Transport transport = comm::Transport::kAuto;
   comm::Fault fault;
   bool sites = false;  // keep digests of every step
 };
@@ -46,7 +47,7 @@ class RankWorker {
   ///   progress  may be empty
   /// Errors:  those of loading; kCapacity.
   static Result<std::unique_ptr<RankWorker>> Make(const OpenedModel& model, const plan::Layout& layout,
-                                                  const RankOptions& options, const comm::Communicator& comm,
+                                                  const RankOptions& options, comm::Communicator comm,
                                                   const LoadProgress& progress);
 
   /// Runs one step. With `sites`, ranks compare their digests afterwards.
@@ -70,10 +71,11 @@ class RankWorker {
   const device::Device& device() const { return device_; }
 
  private:
-  RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
-             const comm::Communicator& comm);
+  RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options, comm::Communicator comm);
   Status Prepare(const LoadProgress& progress);
   Status CompareSites(size_t first);
+  // Sites of a step whose digests ranks compare.
+  size_t ComparedSites() const { return 1 + 2 * opened_.geometry.layers.size(); }
 
   const RankOptions options_;
   comm::Communicator comm_;
@@ -84,6 +86,7 @@ class RankWorker {
   device::Workspace workspace_;
   cache::Caches caches_;
   record::SiteLog sites_;
+  device::Buffer digests_;  // of all ranks, while they are compared
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   std::unique_ptr<model::Model> model_;

@@ -31,6 +31,8 @@ Status Model::Repeat(const StepView& step, const std::function<Status()>& comput
     // The first run is an ordinary one: kernels are loaded by their first launch, which cannot be recorded.
     if (recording.runs++ == 0) return compute();
     TRY_ASSIGN(recording.graph, device::Graph::Record(compute));
+    // Making a graph may wait for the whole GPU, which a kernel of another rank that waits for this one would hold up.
+    TRY(runtime_.comm.Barrier());
   }
   recording.graph.Launch();
   return {};

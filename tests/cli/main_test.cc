@@ -80,6 +80,11 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("score demo -q --text hi", 2, {"--out"});
   Refused("score demo -q --text hi --perplexity --hidden", 2, {"--out", "--hidden"});
   Refused("bench demo --numerics fast", 2, {"--numerics"});
+  Refused("bench", 2, {"MODEL"});
+  Refused("bench allreduce --ranks 1", 2, {"--ranks", "2 to 16"});
+  Refused("bench allreduce --type bf16", 2, {"--type"});
+  Refused("bench allreduce --transport peer", 5, {"--transport peer", "--backend cuda"});
+  Refused("bench demo --transport nccl", 2, {"--transport"});
   Refused("generate demo -q --prompt hi --prefix-cache maybe", 2, {"--prefix-cache", "on or off"});
   const std::string lines = Write("lines.jsonl", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}");
   Refused("generate demo -q --raw --prompts " + lines, 2, {"--raw", "line 1"});
@@ -113,6 +118,23 @@ TEST_F(Program, ModelsAreWrittenAnewAndScored) {
   Refused("quantize " + cases + "qwen3-fp8 " + out + " -q --format fp8", 5, {"unquantised"});
   Refused("pad " + cases + "llama " + out + " -q --ranks 3", 6, {"hidden width"});
   EXPECT_FALSE(std::filesystem::exists(out));
+}
+
+TEST_F(Program, ExchangesBetweenRanksAreMeasuredAndChecked) {
+  for (const std::string launch : {"threads", "processes"}) {
+    const Outcome soak = Run("bench allreduce --ranks 3 --soak 2000 --launch " + launch);
+    EXPECT_EQ(soak.status, 0) << soak.err;
+    EXPECT_EQ(soak.out, "2000 sums over 3 ranks are right\n");
+  }
+  const Outcome sums = Run("bench allreduce --json");
+  ASSERT_EQ(sums.status, 0) << sums.err;
+  const Result<Json> line = ParseJson(sums.out.substr(0, sums.out.find('\n')), "first line");
+  ASSERT_TRUE(line.ok());
+  EXPECT_EQ((*line)["algorithm"], "one-shot");
+  EXPECT_GT((*line)["eager_us"].get<double>(), 0);
+  const Outcome links = Run("bench p2p --ranks 2");
+  EXPECT_EQ(links.status, 0) << links.err;
+  EXPECT_THAT(links.out, HasSubstr("rank  1 to  0"));
 }
 
 TEST_F(Program, AFifoForAFileIsAnErrorAndNoHang) {

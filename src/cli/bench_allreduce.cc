@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a sum over ranks costs by size, one by one and inside a recorded graph; and whether very many are right.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/bench_group.h"
+#include "device/buffer.h"
+#include "device/graph.h"
+
+namespace trivet::cli {
+namespace {
+
+// Of the message, as it is carried; 40 KiB is a token of 5,120 channels in exact mode, 80 MiB 2,048 of them.
+constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+constexpr int64_t kSizes[] = {1 * kKiB,  4 * kKiB,   8 * kKiB,   16 * kKiB,  32 * kKiB,  40 * kKiB,
+                              64 * kKiB, 128 * kKiB, 256 * kKiB, 320 * kKiB, 512 * kKiB, 1 * kMiB,
+                              2 * kMiB,  4 * kMiB,   8 * kMiB,   20 * kMiB,  80 * kMiB};
+constexpr int64_t kRounds = 15;
+
+struct Flags {
+  GroupFlags group;
+  std::string type = "int64", algorithm = "auto";
+  int64_t soak = 0;
+};
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+// Microseconds of one of `calls` sums that `work` asks for, the median of several rounds.
+Result<double> TimeOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& work) {
+  std::vector<double> times;
+  for (int64_t round = -2; round < kRounds; ++round) {
+    TRY(rank.comm.Wait());
+    TRY(rank.comm.Barrier());
+    const int64_t begin = NowUs();
+    TRY(work());
+    TRY(rank.comm.Wait());
+    if (round >= 0) times.push_back(static_cast<double>(NowUs() - begin) / static_cast<double>(calls));
+  }
+  return Median(times);
+}
+
+template <class T>
+Status TimeSizes(const Flags& flags, const GroupRank& rank) {
+  if (flags.algorithm != "auto") {
+    if (rank.comm.peer() == nullptr) {
+      return MakeError(Code::kUnsupported,
+                       "--algorithm: expected ranks that exchange in memory of their GPUs, found others; use auto");
+    }
+    rank.comm.peer()->Insist(flags.algorithm == "one-shot" ? comm::Algorithm::kOneShot : comm::Algorithm::kTwoShot);
+  }
+  const bool graphs = rank.device.backend() == Backend::kCuda && rank.comm.recordable();
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, *std::rbegin(kSizes), "message"));
+  if (rank.device.backend() == Backend::kCpu) std::fill_n(buffer.data(), buffer.bytes(), std::byte{0});
+  for (const int64_t bytes : kSizes) {
+    const std::span<T> values = buffer.As<T>().first(static_cast<size_t>(bytes) / sizeof(T));
+    const int64_t calls = std::clamp<int64_t>(64 * kMiB / bytes, 1, 100);
+    const auto work = [&]() -> Status {
+      for (int64_t call = 0; call < calls; ++call) TRY(rank.comm.AllReduce(values));
+      return {};
+    };
+    TRY_ASSIGN(const double eager, TimeOf(rank, calls, work));
+    double graph = 0;
+    if (graphs) {
+      TRY_ASSIGN(const device::Graph recorded, device::Graph::Record(work));
+      TRY(rank.comm.Barrier());
+      TRY_ASSIGN(graph, TimeOf(rank, calls, [&]() -> Status {
+                   recorded.Launch();
+                   return {};
+                 }));
+    }
+    if (rank.comm.rank() != 0) continue;
+    const char* algorithm = comm::AlgorithmName(rank.comm.Choose(bytes));
+    const double best = graphs ? graph : eager;
+    if (flags.group.json) {
+      Json line = {
+          {"ranks", flags.group.ranks}, {"type", flags.type}, {"bytes", bytes},
+          {"algorithm", algorithm},     {"eager_us", eager},  {"bytes_per_s", static_cast<double>(bytes) / best * 1e6}};
+      if (graphs) line["graph_us"] = graph;
+      std::puts(DumpJson(line).c_str());
+    } else {
+      std::printf("%10ld bytes  %-8s  eager %9.2f us  graph %9s us  %8.2f GB/s\n", bytes, algorithm, eager,
+                  graphs ? fmt::format("{:.2f}", graph).c_str() : "-", static_cast<double>(bytes) / best * 1e-3);
+    }
+    std::fflush(stdout);
+  }
+  return {};
+}
+
+// Sums of known numbers in sizes, types and ways that follow each other at random, alike on all ranks.
+class Soak {
+ public:
+  static Result<std::unique_ptr<Soak>> Make(const GroupRank& rank) {
+    TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, kMost * 8, "message"));
+    return std::unique_ptr<Soak>(new Soak(rank, std::move(buffer)));
+  }
+
+  Status Run(int64_t calls) {
+    for (int64_t call = 0; call < calls; ++call) {
+      if (mine_() % 2000 == 0) std::this_thread::sleep_for(std::chrono::microseconds(mine_() % 500));
+      const uint64_t kind = shared_() % 3;
+      TRY(kind == 0 ? Call<int64_t>(call) : kind == 1 ? Call<float>(call) : Call<uint32_t>(call));
+    }
+    return {};
+  }
+
+ private:
+  static constexpr int64_t kMost = 1500000;                          // more than one call carries
+  static constexpr int64_t kFixed[] = {1, 61, 5120, 40960, 300001};  // sizes that are repeated as graphs
+
+  Soak(const GroupRank& rank, device::Buffer buffer)
+      : rank_(rank), buffer_(std::move(buffer)), mine_(static_cast<uint64_t>(rank.comm.rank())) {}
+
+  // What `rank` gives at place i of a call.
+  template <class T>
+  static T Term(int64_t rank, int64_t call, int64_t i) {
+    uint64_t bits =
+        static_cast<uint64_t>(call * 16 + rank) * 0x9E3779B97F4A7C15U + static_cast<uint64_t>(i) * 0xD1B54A32D192ED03U;
+    bits ^= bits >> 29;
+    bits *= 0xBF58476D1CE4E5B9U;
+    if constexpr (std::is_same_v<T, int64_t>) return static_cast<int64_t>(bits) >> 5;
+    // Magnitudes far apart, so that the order of additions shows.
+    if constexpr (std::is_same_v<T, float>)
+      return std::ldexp(static_cast<float>(static_cast<int32_t>(bits)), static_cast<int>(bits >> 60));
+    return static_cast<uint32_t>(bits);
+  }
+
+  template <class T>
+  Status Call(int64_t call) {
+    // Few large ones among many small: neighbours differ in algorithm, blocks and shares.
+    const uint64_t draw = shared_() % 400;
+    const bool fixed = draw < 100;
+    int64_t count = 1 + static_cast<int64_t>(shared_() % 60);
+    if (fixed) count = kFixed[draw < 80 ? draw % 2 : draw < 98 ? 2 : draw == 98 ? 3 : 4];
+    if (draw == 100) count = 1 + static_cast<int64_t>(shared_() % (shared_() % 20 == 0 ? kMost : 100000));
+    std::vector<T> values(static_cast<size_t>(count)), sum(values.size());
+    const int64_t ranks = rank_.comm.size();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto at = static_cast<size_t>(i);
+      values[at] = Term<T>(rank_.comm.rank(), call, i);
+      sum[at] = Term<T>(0, call, i);
+      for (int64_t from = 1; from < ranks; ++from) sum[at] += Term<T>(from, call, i);
+    }
+    const std::span<T> there = buffer_.As<T>().first(values.size());
+    const auto bytes = static_cast<int64_t>(there.size_bytes());
+    rank_.device.Upload(there.data(), values.data(), bytes);
+    const auto work = [&] { return rank_.comm.AllReduce(there); };
+    TRY(fixed && rank_.comm.recordable() && rank_.device.backend() == Backend::kCuda
+            ? Repeat(bytes * 4 + kKind<T>, work)
+            : work());
+    TRY(rank_.comm.Wait());
+    rank_.device.Download(values.data(), there.data(), bytes);
+    if (std::ranges::equal(std::as_bytes(std::span(values)), std::as_bytes(std::span(sum)))) return {};
+    return MakeError(
+        Code::kDiffers,
+        fmt::format("rank {}, call {}: expected the sum of {} known numbers, found others; a defect of the "
+                    "links between ranks, or of Trivet",
+                    rank_.comm.rank(), call, count));
+  }
+
+  Status Repeat(int64_t key, const std::function<Status()>& work) {
+    device::Graph& graph = graphs_[key];
+    if (!graph.recorded()) {
+      TRY_ASSIGN(graph, device::Graph::Record(work));
+      TRY(rank_.comm.Barrier());
+    }
+    graph.Launch();
+    return {};
+  }
+
+  template <class T>
+  static constexpr int64_t kKind = std::is_same_v<T, int64_t> ? 0
+                                   : std::is_same_v<T, float> ? 1
+                                                              : 2;
+
+  const GroupRank rank_;
+  device::Buffer buffer_;
+  std::mt19937_64 shared_{7}, mine_;
+  std::map<int64_t, device::Graph> graphs_;
+};
+
+Status Execute(const Flags& flags) {
+  if (flags.type != "int64" && flags.type != "float") {
+    return MakeError(Code::kUsage,
+                     fmt::format("--type: expected int64 or float, found \"{}\"; choose one", Quote(flags.type)));
+  }
+  if (flags.algorithm != "auto" && flags.algorithm != "one-shot" && flags.algorithm != "two-shot") {
+    return MakeError(Code::kUsage, fmt::format("--algorithm: expected auto, one-shot or two-shot, found \"{}\"; choose "
+                                               "one",
+                                               Quote(flags.algorithm)));
+  }
+  TRY(RunGroup(flags.group, [&](const GroupRank& rank) -> Status {
+    if (flags.soak > 0) {
+      TRY_ASSIGN(const std::unique_ptr<Soak> soak, Soak::Make(rank));
+      return soak->Run(flags.soak);
+    }
+    return flags.type == "int64" ? TimeSizes<int64_t>(flags, rank) : TimeSizes<float>(flags, rank);
+  }));
+  if (flags.soak > 0) std::printf("%ld sums over %ld ranks are right\n", flags.soak, flags.group.ranks);
+  return {};
+}
+
+}  // namespace
+
+std::function<Status()> AddBenchAllReduce(CLI::App* app) {
+  auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
+  flags->group.Add(app);
+  app->add_option("--type", flags->type, "int64, which exact sums travel as, or float");
+  app->add_option("--algorithm", flags->algorithm, "of sums between GPUs: one-shot, two-shot, or auto: by size");
+  app->add_option("--soak", flags->soak, "instead: check so many sums of sizes and types that change at random");
+  return [flags] { return Execute(*flags); };
+}
+
+}  // namespace trivet::cli

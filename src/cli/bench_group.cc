@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/bench_group.h"
+
+#include <cstdio>
+#include <thread>
+
+#include "engine/launch.h"
+
+namespace trivet::cli {
+
+void GroupFlags::Add(CLI::App* app) {
+  app->add_option("--ranks,-n", ranks, "ranks, 2 to 16");
+  app->add_option("--launch", launch, "ranks as threads or as processes");
+  app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
+  app->add_option("--transport", transport,
+                  "between ranks on GPUs: peer, in memory of the GPUs; host; auto: peer where they reach each other");
+  app->add_flag("--json", json, "JSON lines");
+}
+
+Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body) {
+  if (flags.ranks < 2) return MakeError(Code::kUsage, "--ranks: expected 2 to 16, found fewer; choose more");
+  TRY_ASSIGN(const Backend backend, ParseBackend(flags.backend));
+  TRY_ASSIGN(const engine::Launch launch, engine::ParseLaunch(flags.launch));
+  TRY_ASSIGN(const comm::Transport transport, comm::ParseTransport(flags.transport));
+  comm::GroupOptions options;
+  options.ranks = flags.ranks;
+  options.spin = flags.ranks <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  TRY_ASSIGN(const std::unique_ptr<comm::Group> made, comm::Group::Make(options));
+  comm::Group* group = made.get();
+  const auto run = [&](int64_t rank) -> Status {
+    TRY_ASSIGN(const device::Device device, device::Device::Open(backend, rank));
+    comm::Communicator comm(group, rank);
+    TRY(comm.Barrier(true));  // opening a device may take any time
+    TRY(comm.Connect(device, transport));
+    if (rank == 0 && !comm.detour().empty()) {
+      std::fprintf(stderr, "notice: ranks exchange through the host: %s\n", comm.detour().c_str());
+    }
+    TRY(body({*group, comm, device}));
+    TRY(comm.Wait());
+    return comm.Close();
+  };
+  const auto guarded = [&](int64_t rank) -> Status {
+    const Status status = run(rank);
+    if (!status.ok()) group->Abort(status.error().message, status.error().code);
+    return status;
+  };
+  TRY_ASSIGN(const std::unique_ptr<engine::Ranks> others, engine::Ranks::Start(launch, group, guarded));
+  const Status status = guarded(0);
+  others->Join();
+  return group->aborted() ? group->AbortError() : status;
+}
+
+}  // namespace trivet::cli

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group of ranks without a model, for measuring what passes between them.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "base/result.h"
+#include "comm/communicator.h"
+#include "device/device.h"
+
+namespace trivet::cli {
+
+/// Flags of a group.
+struct GroupFlags {
+  int64_t ranks = 2;
+  std::string launch = "threads";
+  std::string backend = "cpu";
+  std::string transport = "auto";
+  bool json = false;
+  void Add(CLI::App* app);
+};
+
+/// What one rank has: its end of the group, and its device.
+struct GroupRank {
+  comm::Group& group;
+  comm::Communicator& comm;
+  const device::Device& device;
+};
+
+/// Starts the ranks, runs `body` on each of them and waits for all.
+/// Errors:  kUsage; those of connecting; the first cause when a rank failed.
+Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body);
+
+/// Adds `trivet bench allreduce` and `trivet bench p2p`; each gives back what to run.
+std::function<Status()> AddBenchAllReduce(CLI::App* app);
+std::function<Status()> AddBenchPeers(CLI::App* app);
+
+}  // namespace trivet::cli

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// The rules by which ranks exchange through memory of their GPUs: where a call's bytes stand, and when they may be
+// written over. Kernels and the tests that walk all interleavings take them from here.
+//
+// Calls of a group are numbered alike on all ranks. A call uses the half of the memory that its number's parity names,
+// and in every call every rank waits until each other one has begun it. So whoever has ended call k + 1 knows that all
+// have ended call k, and may write the half of call k + 2. That holds for calls of any size and any number of blocks,
+// as long as the number belongs to the call: a number that a block keeps for itself is behind after a call without it.
+#pragma once
+
+#include <cstdint>
+
+namespace trivet::comm {
+
+inline constexpr int64_t kMaxPeers = 16;   // as many as a group has
+inline constexpr int64_t kMaxBlocks = 64;  // of one call
+/// Words of 8 bytes in the longest one-shot call.
+inline constexpr int64_t kPacketWords = int64_t{1} << 16;
+/// The longest two-shot call, and the most that a gather brings at a time.  Units: bytes.
+inline constexpr int64_t kPeerPieceBytes = int64_t{8} << 20;
+
+/// The number of the call after `epoch`. Never 0, which is what fresh memory holds; parities always alternate.
+constexpr uint32_t NextEpoch(uint32_t epoch) { return epoch == UINT32_MAX ? 2 : epoch + 1; }
+/// The half of the memory that a call uses.
+constexpr int64_t HalfOf(uint32_t epoch) { return epoch & 1; }
+
+/// Items [begin, end).
+struct Share {
+  int64_t begin = 0, end = 0;
+};
+/// Part `i` of `count` items that are cut into `parts` nearly equal ones.
+constexpr Share ShareOf(int64_t count, int64_t parts, int64_t i) {
+  return {count * i / parts, count * (i + 1) / parts};
+}
+
+/// Every block keeps the number of the last call, so that none has to wait for another before it knows its own. Block
+/// `block` of a call with `blocks` moves on the counters block, block + blocks, ... below kMaxBlocks: those of blocks
+/// that the call does not have, too.
+constexpr int64_t NextCounter(int64_t counter, int64_t blocks) { return counter + blocks; }
+
+/// Two waits that a call may contain, each with flags of its own.
+enum Phase : int64_t { kBegun, kDone, kPhases };
+
+/// Whether a flag that shows `flag` has come to call `epoch`. Whoever only gives may already have begun the next call,
+/// in which it has to wait. "At least" would be wrong: a flag that was last set 2^31 calls ago must not count.
+constexpr bool HasCome(uint32_t flag, uint32_t epoch) { return flag == epoch || flag == NextEpoch(epoch); }
+
+/// Where things stand in a rank's memory, as offsets in bytes. They do not depend on the size of a call.
+struct PeerLayout {
+  int64_t ranks = 0;
+
+  static constexpr int64_t kPacketBytes = 16;
+  static constexpr int64_t kLine = 256;
+  static constexpr int64_t Rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+  /// What only the rank itself reads: a counter of calls for every block, then whether a wait was given up.
+  static constexpr int64_t Counter(int64_t block) { return block * 4; }
+  static constexpr int64_t kGivenUp = kMaxBlocks * 4;
+  /// A word for measuring, written by rank `from`.
+  static constexpr int64_t Ping(int64_t from) { return 2 * kLine + from * kLine; }
+  /// The flag that rank `from` sets for block `block`: the number of the call.
+  static constexpr int64_t Flag(Phase phase, int64_t block, int64_t from) {
+    return Ping(kMaxPeers) + ((phase * kMaxBlocks + block) * kMaxPeers + from) * 4;
+  }
+  static constexpr int64_t kPackets = (2 + kMaxPeers) * kLine + kPhases * kMaxBlocks * kMaxPeers * 4;
+  /// Packets of one-shot calls from rank `from`. Nothing else is ever written there: they carry their own flags.
+  constexpr int64_t Packets(int64_t half, int64_t from) const {
+    return kPackets + (half * ranks + from) * kPacketWords * kPacketBytes;
+  }
+  /// Two-shot calls: rank `from`'s part of this rank's share.
+  constexpr int64_t Part(int64_t half, int64_t from) const {
+    return Packets(2, 0) + half * HalfBytes() + from * PartBytes();
+  }
+  /// Two-shot calls: the sum.
+  constexpr int64_t Total(int64_t half) const { return Part(half, ranks); }
+  /// What a gather brings. It has no halves: nobody writes before rank 0 has begun the call, after all that read the
+  /// one before.
+  constexpr int64_t Matrix() const { return Part(2, 0); }
+  constexpr int64_t Bytes() const { return Matrix() + kPeerPieceBytes; }
+
+ private:
+  constexpr int64_t PartBytes() const { return Rounded(kPeerPieceBytes / ranks + kPacketBytes); }
+  constexpr int64_t HalfBytes() const { return ranks * PartBytes() + kPeerPieceBytes; }
+};
+
+/// What the host and the kernels of a rank tell each other, in memory of the host.
+struct Signals {
+  uint32_t stop;     // the host: leave, nobody needs the result
+  uint32_t missing;  // a kernel: 1 + the rank that it gave up waiting for
+};
+
+/// Blocks of a call over `items` when `ranks_on_device` ranks share a GPU of `processors` multiprocessors. All blocks
+/// that may wait at the same time fill at most half of them, so that whatever they wait for finds room to run.
+constexpr int64_t BlocksFor(int64_t items, int64_t items_a_block, int64_t processors, int64_t ranks_on_device) {
+  const int64_t most = processors / 2 / ranks_on_device;
+  const int64_t wanted = (items + items_a_block - 1) / items_a_block;
+  const int64_t blocks = wanted < most ? wanted : most;
+  return blocks < 1 ? 1 : blocks > kMaxBlocks ? kMaxBlocks : blocks;
+}
+
+/// Messages up to this size go as packets, which need one way instead of two there and back but twice the bytes, and
+/// all of them to every peer. Where the two forms cross: docs/measurements/cuda-collectives.md.
+constexpr int64_t OneShotBytes(int64_t ranks) {
+  constexpr struct { int64_t ranks, bytes; } kTable[] = {{3, 512 << 10}, {5, 256 << 10}, {8, 128 << 10}};
+  for (const auto& row : kTable) {
+    if (ranks <= row.ranks) return row.bytes;
+  }
+  return 64 << 10;
+}
+
+}  // namespace trivet::comm

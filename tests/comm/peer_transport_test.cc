@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads, on as many GPUs as there are; skipped without one. Ranks that are processes, and what very many
+// calls do, are the business of `trivet bench allreduce --soak` (tools/device_check.sh).
+#include "comm/peer_transport.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "device/buffer.h"
+#include "device/graph.h"
+#include "tests/comm/ranks.h"
+
+namespace trivet::comm {
+namespace {
+
+using device::Buffer;
+using device::Device;
+
+// Runs body(comm, device) on every rank of a connected group; a rank that cannot connect fails the test.
+void RunConnected(Group* group, const std::function<void(Communicator*, const Device&)>& body) {
+  RunThreads(group->ranks(), [&](int64_t rank) {
+    const Result<Device> device = Device::Open(Backend::kCuda, rank);
+    ASSERT_TRUE(device.ok());
+    Communicator comm(group, rank);
+    const Status connected = comm.Connect(*device, Transport::kPeer);
+    ASSERT_TRUE(connected.ok()) << connected.error().message;
+    EXPECT_TRUE(comm.recordable());
+    EXPECT_EQ(comm.detour(), "");
+    body(&comm, *device);
+  });
+}
+
+class PeerTransportTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result<Device> device = Device::Open(Backend::kCuda, 0);
+    if (!device.ok()) GTEST_SKIP() << device.error().message;
+  }
+};
+
+// Magnitudes far apart, so that the order of additions shows.
+float TermOf(int64_t rank, int64_t call, int64_t i) {
+  const auto bits = static_cast<uint32_t>(rank * 7919 + call * 104729 + i) * 2654435761U;
+  return static_cast<float>(static_cast<int32_t>(bits) >> 8) * static_cast<float>(1U << (bits & 15U));
+}
+
+// Sums of float32, in ascending rank order, of sizes on both sides of every border; one by one, and repeated as a
+// graph.
+TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
+  for (const int64_t ranks : {2, 3, 5, 7}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      const int64_t border = OneShotBytes(ranks) / 4, piece = kPeerPieceBytes / 4;
+      Buffer buffer = std::move(Buffer::Make(device, (piece + 64) * 4, "test")).value();
+      std::vector<device::Graph> graphs;  // they go, as the buffer does, when nobody waits any more
+      int64_t call = 0;
+      for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{511}, int64_t{1025}, border - 1, border,
+                                  border + 1, border + 5, piece + 7}) {
+        const std::span<float> there = buffer.As<float>().first(static_cast<size_t>(count));
+        for (int64_t round = 0; round < 3; ++round, ++call) {
+          std::vector<float> values(there.size()), sum(there.size());
+          for (size_t i = 0; i < values.size(); ++i) {
+            const auto at = static_cast<int64_t>(i);
+            values[i] = TermOf(comm->rank(), call, at);
+            sum[i] = TermOf(0, call, at);
+            for (int64_t rank = 1; rank < ranks; ++rank) sum[i] += TermOf(rank, call, at);
+          }
+          const auto bytes = static_cast<int64_t>(there.size_bytes());
+          device.Upload(there.data(), values.data(), bytes);
+          if (round == 1) {
+            graphs.push_back(std::move(device::Graph::Record([&] { return comm->AllReduce(there); })).value());
+            ASSERT_TRUE(comm->Barrier().ok());
+          }
+          if (round == 0) {
+            ASSERT_TRUE(comm->AllReduce(there).ok());
+          } else {
+            graphs.back().Launch();
+          }
+          const Status waited = comm->Wait();
+          ASSERT_TRUE(waited.ok()) << waited.error().message;
+          device.Download(values.data(), there.data(), bytes);
+          ASSERT_EQ(values, sum) << ranks << " ranks, " << count << " values, round " << round;
+        }
+      }
+      EXPECT_TRUE(comm->Close().ok());
+    });
+  }
+}
+
+TEST_F(PeerTransportTest, ColumnsOfAllRanksComeToRankZero) {
+  for (const int64_t ranks : {2, 3, 7}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      Buffer there = std::move(Buffer::Make(device, 24 << 20, "test")).value();
+      // A narrow matrix, one of several pieces, and one whose rows are longer than a piece.
+      for (const auto& [rows, columns] : {std::pair<int64_t, int64_t>{3, 1001}, {40, 120001}, {2, 2500003}}) {
+        // Rank 1 has nothing.
+        const Share own = comm->rank() == 1   ? Share{0, 0}
+                          : comm->rank() == 0 ? ShareOf(columns, ranks - 1, 0)
+                                              : ShareOf(columns, ranks - 1, comm->rank() - 1);
+        const int64_t width = own.end - own.begin, stride = width + 3;
+        const auto value = [](int64_t row, int64_t column) { return static_cast<float>(row * 13 + column % 9973); };
+        std::vector<float> local(static_cast<size_t>(rows * stride), -1), full;
+        for (int64_t row = 0; row < rows; ++row) {
+          for (int64_t i = 0; i < width; ++i) local[static_cast<size_t>(row * stride + i)] = value(row, own.begin + i);
+        }
+        const auto bytes = static_cast<int64_t>(local.size() * sizeof(float));
+        ASSERT_LE(bytes, there.bytes());
+        device.Upload(there.data(), local.data(), bytes);
+        if (comm->rank() == 0) full.assign(static_cast<size_t>(rows * columns), -2);
+        const Status gathered =
+            comm->GatherColumns({there.As<float>().data(), stride, width, own.begin}, rows, columns, full);
+        ASSERT_TRUE(gathered.ok()) << gathered.error().message;
+        for (size_t i = 0; i < full.size(); ++i) {
+          const auto at = static_cast<int64_t>(i);
+          ASSERT_EQ(full[i], value(at / columns, at % columns)) << ranks << " ranks, row " << at / columns;
+        }
+        ASSERT_TRUE(comm->Wait().ok());  // before `there` changes
+      }
+      EXPECT_TRUE(comm->Close().ok());
+    });
+  }
+}
+
+// Whoever waits for a rank that does not come gives up, and says which one it was.
+TEST_F(PeerTransportTest, AMissingRankIsNamed) {
+  const std::unique_ptr<Group> group = MakeGroup(3, 300000);
+  RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+    Buffer buffer = std::move(Buffer::Make(device, 4096, "test")).value();
+    ASSERT_TRUE(comm->Barrier().ok());
+    if (comm->rank() == 2) return;
+    for (const bool again : {false, true}) {
+      const Status asked = comm->AllReduce(buffer.As<int64_t>());
+      EXPECT_EQ(asked.ok(), !again);
+      const Status status = comm->Wait();
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.error().code, Code::kPeer);
+      EXPECT_THAT(status.error().message, testing::StartsWith("rank 2: expected its part"));
+    }
+  });
+}
+
+// Kernels that wait leave when the group is aborted, long before they would give up.
+TEST_F(PeerTransportTest, AnAbortEndsWaits) {
+  const std::unique_ptr<Group> group = MakeGroup(2, 20000000);
+  RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+    Buffer buffer = std::move(Buffer::Make(device, 4096, "test")).value();
+    ASSERT_TRUE(comm->Barrier().ok());
+    if (comm->rank() == 1) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return group->Abort("rank 1: had enough");
+    }
+    ASSERT_TRUE(comm->AllReduce(buffer.As<int64_t>()).ok());
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(comm->Wait().error().message, "rank 1: had enough");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  });
+}
+
+TEST(Connect, SaysWhyThereAreNoPeers) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  Communicator comm(group.get(), 0);
+  EXPECT_TRUE(comm.Connect(Device(), Transport::kAuto).ok());
+  EXPECT_FALSE(comm.recordable());
+  const Status peer = comm.Connect(Device(), Transport::kPeer);
+  ASSERT_FALSE(peer.ok());
+  EXPECT_EQ(peer.error().code, Code::kUnsupported);
+  EXPECT_THAT(peer.error().message, testing::HasSubstr("expected ranks on GPUs"));
+  EXPECT_TRUE(comm.Close().ok());
+}
+
+}  // namespace
+}  // namespace trivet::comm
