@@ -228,6 +228,18 @@ Status Execute(BenchFlags flags) {
   return {};
 }
 
+// What is given in front of a measurement's name would belong to `bench` itself.
+Status CheckNothingBefore(const CLI::App& app, const CLI::App& measurement) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->count() == 0) continue;
+    return MakeError(Code::kUsage,
+                     fmt::format("bench {0}: expected its flags behind the name, found {1} in front of it; "
+                                 "see bench {0} --help",
+                                 measurement.get_name(), option->get_name()));
+  }
+  return {};
+}
+
 }  // namespace
 
 Run AddBench(CLI::App* app) {
@@ -251,7 +263,10 @@ Run AddBench(CLI::App* app) {
   };
   CLI::App* sums = without_model("allreduce", "measure sums over ranks by size, or check very many of them");
   CLI::App* links = without_model("p2p", "measure the link between every two ranks");
-  return [flags, sums, links, run_sums = AddBenchAllReduce(sums), run_links = AddBenchPeers(links)] {
+  return [app, flags, sums, links, run_sums = AddBenchAllReduce(sums), run_links = AddBenchPeers(links)]() -> Status {
+    for (const CLI::App* measurement : {sums, links}) {
+      if (measurement->parsed()) TRY(CheckNothingBefore(*app, *measurement));
+    }
     if (sums->parsed()) return run_sums();
     if (links->parsed()) return run_links();
     return Execute(*flags);

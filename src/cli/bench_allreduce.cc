@@ -112,11 +112,15 @@ class Soak {
       if (mine_() % 2000 == 0) std::this_thread::sleep_for(std::chrono::microseconds(mine_() % 500));
       const uint64_t kind = shared_() % 3;
       TRY(kind == 0 ? Call<int64_t>(call) : kind == 1 ? Call<float>(call) : Call<uint32_t>(call));
+      if (rank_.comm.rank() == 0 && (call + 1) % kSumsALine == 0 && call + 1 < calls) {
+        std::fprintf(stderr, "%ld of %ld sums are right\n", call + 1, calls);
+      }
     }
     return {};
   }
 
  private:
+  static constexpr int64_t kSumsALine = 100000;                      // of progress
   static constexpr int64_t kMost = 1500000;                          // more than one call carries
   static constexpr int64_t kFixed[] = {1, 61, 5120, 40960, 300001};  // sizes that are repeated as graphs
 
@@ -191,6 +195,8 @@ class Soak {
   std::map<int64_t, device::Graph> graphs_;
 };
 
+constexpr int64_t kMostSums = 10000000000;  // a month of them
+
 Status Execute(const Flags& flags) {
   if (flags.type != "int64" && flags.type != "float") {
     return MakeError(Code::kUsage,
@@ -201,6 +207,10 @@ Status Execute(const Flags& flags) {
                                                "one",
                                                Quote(flags.algorithm)));
   }
+  if (flags.soak < 0 || flags.soak > kMostSums) {
+    return MakeError(Code::kUsage, fmt::format("--soak: expected 1 to {} sums, found {}; choose a count in that range",
+                                               kMostSums, flags.soak));
+  }
   TRY(RunGroup(flags.group, [&](const GroupRank& rank) -> Status {
     if (flags.soak > 0) {
       TRY_ASSIGN(const std::unique_ptr<Soak> soak, Soak::Make(rank));
@@ -208,7 +218,12 @@ Status Execute(const Flags& flags) {
     }
     return flags.type == "int64" ? TimeSizes<int64_t>(flags, rank) : TimeSizes<float>(flags, rank);
   }));
-  if (flags.soak > 0) std::printf("%ld sums over %ld ranks are right\n", flags.soak, flags.group.ranks);
+  if (flags.soak == 0) return {};
+  if (flags.group.json) {
+    std::puts(DumpJson({{"ranks", flags.group.ranks}, {"right_sums", flags.soak}}).c_str());
+  } else {
+    std::printf("%ld sums over %ld ranks are right\n", flags.soak, flags.group.ranks);
+  }
   return {};
 }
 

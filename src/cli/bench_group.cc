@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cli/bench_group.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 #include <thread>
 
@@ -18,7 +20,10 @@ void GroupFlags::Add(CLI::App* app) {
 }
 
 Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body) {
-  if (flags.ranks < 2) return MakeError(Code::kUsage, "--ranks: expected 2 to 16, found fewer; choose more");
+  if (flags.ranks < 2 || flags.ranks > comm::kMaxGroup) {
+    return MakeError(Code::kUsage, fmt::format("--ranks: expected 2 to {}, found {}; choose a count in that range",
+                                               comm::kMaxGroup, flags.ranks));
+  }
   TRY_ASSIGN(const Backend backend, ParseBackend(flags.backend));
   TRY_ASSIGN(const engine::Launch launch, engine::ParseLaunch(flags.launch));
   TRY_ASSIGN(const comm::Transport transport, comm::ParseTransport(flags.transport));

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -26,14 +27,19 @@ struct Link {
   double write = 0, read = 0;  // bytes per second
 };
 
-// Ranks on the processor: their memory is one, and a word is a cache line of the slots.
+// Ranks on the processor: their memory is one, and a word is a cache line of the slots. Every word is progress, since
+// the ranks that wait for this pair judge it by that.
 void PassWords(comm::Group& group, int64_t me, int64_t peer, uint32_t first) {
+  constexpr int kSpins = 2000;  // some tens of microseconds; then the other may need this core
   const auto word = [&](int64_t of, int64_t from) {
     return std::atomic_ref(*reinterpret_cast<uint32_t*>(group.slot(of, 1) + from * 64));
   };
   for (uint32_t i = first; i < first + kWords; ++i) {
     const auto wait = [&] {
-      while (word(me, peer).load(std::memory_order_acquire) != i && !group.aborted()) SpinPause();
+      for (int spins = 0; word(me, peer).load(std::memory_order_acquire) != i && !group.aborted(); ++spins) {
+        spins < kSpins ? SpinPause() : std::this_thread::yield();
+      }
+      group.progress(me).fetch_add(1, std::memory_order_relaxed);
     };
     if (me > peer) wait();
     word(peer, me).store(i, std::memory_order_release);

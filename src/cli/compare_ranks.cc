@@ -24,6 +24,7 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
                     const std::vector<TokenId>& tokens) {
   engine::EngineOptions other = options;
   other.layout = {};
+  other.fault = {};  // which only what is judged has
   other.layout.ranks = ranks;
   TRY_ASSIGN(const std::vector<float> a, Logits(model, options, tokens));
   TRY_ASSIGN(const std::vector<float> b, Logits(model, other, tokens));

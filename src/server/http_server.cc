@@ -109,6 +109,8 @@ bool KnownPath(const std::string& path) {
   return std::find(std::begin(kPaths), std::end(kPaths), path) != std::end(kPaths);
 }
 
+bool TakesBody(std::string_view method) { return method == "POST" || method == "PUT" || method == "PATCH"; }
+
 void SendError(const ApiError& error, httplib::Response* response) { Send(ErrorAnswer(error), response); }
 
 // Sends events as they come, all from one call: between calls the library would look whether it is to stop.
@@ -232,6 +234,13 @@ class HttpServer::Impl : public httplib::Server {
     using httplib::Request;
     using httplib::Response;
     set_pre_routing_handler([this](const Request& request, Response& response) {
+      // The library would read what has no length until the connection ends.
+      if (TakesBody(request.method) && !request.has_header("Content-Length") &&
+          !request.has_header("Transfer-Encoding")) {
+        SendError({411, "Content-Length: expected the length of the body, found none; give it, 0 for none", "", ""},
+                  &response);
+        return HandlerResponse::Handled;
+      }
       if (Authorized(request)) return HandlerResponse::Unhandled;
       SendError({401, "Authorization: expected \"Bearer\" and this server's key, found another; give the key", "",
                  "invalid_api_key"},

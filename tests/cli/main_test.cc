@@ -82,6 +82,11 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("bench demo --numerics fast", 2, {"--numerics"});
   Refused("bench", 2, {"MODEL"});
   Refused("bench allreduce --ranks 1", 2, {"--ranks", "2 to 16"});
+  Refused("bench p2p --ranks 17", 2, {"--ranks", "2 to 16", "17"});
+  Refused("bench allreduce --soak -1", 2, {"--soak", "-1"});
+  Refused("bench --ranks 3 allreduce", 2, {"--ranks", "behind"});
+  Refused("bench demo p2p", 2, {"MODEL", "behind"});
+  Refused("bench --json allreduce --soak 10", 2, {"--json", "behind"});
   Refused("bench allreduce --type bf16", 2, {"--type"});
   Refused("bench allreduce --transport peer", 5, {"--transport peer", "--backend cuda"});
   Refused("bench demo --transport nccl", 2, {"--transport"});
@@ -132,9 +137,10 @@ TEST_F(Program, ExchangesBetweenRanksAreMeasuredAndChecked) {
   ASSERT_TRUE(line.ok());
   EXPECT_EQ((*line)["algorithm"], "one-shot");
   EXPECT_GT((*line)["eager_us"].get<double>(), 0);
-  const Outcome links = Run("bench p2p --ranks 2");
+  EXPECT_EQ(Run("bench allreduce --soak 10 --json").out, "{\"ranks\":2,\"right_sums\":10}\n");
+  const Outcome links = Run("bench p2p --ranks 4");  // more ranks than most small machines have cores
   EXPECT_EQ(links.status, 0) << links.err;
-  EXPECT_THAT(links.out, HasSubstr("rank  1 to  0"));
+  EXPECT_THAT(links.out, HasSubstr("rank  3 to  2"));
 }
 
 TEST_F(Program, AFifoForAFileIsAnErrorAndNoHang) {
@@ -229,6 +235,15 @@ TEST_F(Program, AMapOfExpertsChangesNoBit) {
   const Outcome plan = Run("plan demo --ranks 5 --json --placement " + map);
   ASSERT_EQ(plan.status, 0) << plan.err;
   EXPECT_EQ(ParseJson(plan.out, "plan").value()["layout"]["placement"], ReadJsonFile(map).value());
+}
+
+TEST_F(Program, APlantedFaultIsNotInWhatItIsComparedWith) {
+  for (const std::string ranks : {"1", "4", "5"}) {
+    const Outcome run = Run(
+        "generate demo -q --max-tokens 2 --prompt hi --ranks 5 --fault partial-bf16:rank=3 --compare-ranks " + ranks);
+    EXPECT_EQ(run.status, 10) << ranks;
+    EXPECT_THAT(run.err, HasSubstr("logits: expected the bytes of " + ranks + " ranks")) << run.err;
+  }
 }
 
 TEST_F(Program, AFileOverTheSizeLimitIsAWriteErrorAndLeavesNothing) {

@@ -147,6 +147,16 @@ TEST_F(Faults, HalfRequestsHoldUpNobody) {
   EXPECT_EQ(End(), 0);
 }
 
+TEST_F(Faults, ABodyOfUnknownLengthIsAnsweredAtOnce) {
+  Start({});
+  for (const char* method : {"POST", "PUT", "PATCH"}) {
+    const Socket socket(port_);
+    socket.Send(std::string(method) + " /tokenizer_info HTTP/1.1\r\nHost: x\r\n\r\n");
+    EXPECT_THAT(socket.ReadUntil("found none", 5 * kSecond), HasSubstr("411")) << method;
+  }
+  ExpectAnAnswer();
+}
+
 // A reader that takes nothing delays neither the engine nor others, and gets the whole answer when it does.
 TEST_F(Faults, ASlowReaderDelaysNobodyAndLosesNothing) {
   Start({"--max-num-seqs", "2"});
