@@ -9,8 +9,18 @@
 
 namespace trivet::cli {
 
+/// How a command ended: an error, or an exit status of its own, which is 0 save for `verify`.
+struct Exit {
+  Exit(Status ended) : status(std::move(ended)) {}  // NOLINT: a Status is an Exit
+  Exit(Error error) : status(std::move(error)) {}   // NOLINT: an Error is an Exit
+  Exit(int found) : verdict(found) {}               // NOLINT: a verdict is an Exit
+
+  Status status;
+  int verdict = 0;
+};
+
 /// Runs a command; an error is printed as one line and becomes the exit status.
-using Run = std::function<Status()>;
+using Run = std::function<Exit()>;
 
 /// Prints a model's layout from config and headers alone.
 Run AddPlan(CLI::App* app);
@@ -26,6 +36,14 @@ Run AddScore(CLI::App* app);
 Run AddTokenize(CLI::App* app);
 /// Makes, shows, compares and checks maps of experts.
 Run AddPlacement(CLI::App* app);
+/// Judges recorded runs.
+Run AddVerify(CLI::App* app);
+/// Computes the tokens of a recorded run once more.
+Run AddReplay(CLI::App* app);
+/// Writes the routing of a recorded run for others.
+Run AddRoutes(CLI::App* app);
+/// Says which ranks a recorded layout makes hold what.
+Run AddLayout(CLI::App* app);
 /// Writes a padded checkpoint.
 Run AddPad(CLI::App* app);
 /// Writes a quantised checkpoint.

@@ -34,7 +34,7 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
     return MakeError(
         Code::kDiffers,
         fmt::format("logits: expected the bytes of {} ranks, found {} instead of {} at position {}, id {}; run "
-                    "score --sites under both and compare",
+                    "score --proof digest under both and verify them",
                     ranks, a[i], b[i], i / static_cast<size_t>(model.geometry.vocab),
                     i % static_cast<size_t>(model.geometry.vocab)));
   }

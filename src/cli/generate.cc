@@ -179,7 +179,8 @@ void ShowPlan(const Session& session) {
 }
 
 Status Execute(const GenerateFlags& flags) {
-  TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
+  TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
+  TRY(flags.proof.Fill("generate", &options));
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(Loaded loaded, Load(flags.engine, options));
   TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir));
@@ -193,11 +194,15 @@ Status Execute(const GenerateFlags& flags) {
   if (flags.show_plan) ShowPlan(session);
   engine::Generator generator(session.loaded.engine.get(), &session.prompts.tokenizer(),
                               session.loaded.model->files.stop_tokens);
-  if (flags.chat) return Chat(&session, &generator);
-  if (flags.prompts.empty()) return Single(&session, &generator);
-  TRY(Batch(&session, &generator));
-  PrintTimes(session, generator);
-  return {};
+  if (flags.chat) {
+    TRY(Chat(&session, &generator));
+  } else if (flags.prompts.empty()) {
+    TRY(Single(&session, &generator));
+  } else {
+    TRY(Batch(&session, &generator));
+    PrintTimes(session, generator);
+  }
+  return session.loaded.engine->SealProof();
 }
 
 }  // namespace

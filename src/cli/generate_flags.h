@@ -17,6 +17,7 @@ namespace trivet::cli {
 /// What the command line said.
 struct GenerateFlags {
   EngineFlags engine;
+  ProofFlags proof;
   std::string prompt, prompts, system, json_schema;
   bool prompt_given = false;
   bool raw = false, chat = false, json = false, show_plan = false, ignore_eos = false;

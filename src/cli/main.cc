@@ -29,6 +29,10 @@ constexpr Command kCommands[] = {
     {"score", "logits, log-probabilities and perplexity of given tokens", trivet::cli::AddScore},
     {"tokenize", "text to token ids and back, chats to text", trivet::cli::AddTokenize},
     {"placement", "maps that say which expert lives where: make, show, diff, check", trivet::cli::AddPlacement},
+    {"verify", "judge recorded runs, and name the first thing in which they differ", trivet::cli::AddVerify},
+    {"replay", "compute the tokens of a recorded run under another layout, and record that", trivet::cli::AddReplay},
+    {"routes", "the routing of a recorded run, for others", trivet::cli::AddRoutes},
+    {"layout", "who must have recorded what in a run", trivet::cli::AddLayout},
     {"pad", "write a checkpoint whose axes divide by a rank count, for other engines", trivet::cli::AddPad},
     {"quantize", "write a checkpoint with its large matrices in FP8 or MXFP4", trivet::cli::AddQuantize},
     {"bench", "measure decode and prefill, interleaved", trivet::cli::AddBench},
@@ -94,13 +98,15 @@ int Main(int argc, char** argv) {
     }
     return Fail(trivet::MakeError(trivet::Code::kUsage, std::string(error.what()) + "; see trivet --help"));
   }
+  int verdict = 0;
   for (const auto& [sub, run] : runs) {
     if (!sub->parsed()) continue;
-    const trivet::Status status = run();
-    if (!status.ok()) return Fail(status.error());
+    const trivet::cli::Exit ended = run();
+    if (!ended.status.ok()) return Fail(ended.status.error());
+    verdict = ended.verdict;
   }
   const trivet::Status flushed = FlushOutput();
-  return flushed.ok() ? 0 : Fail(flushed.error());
+  return flushed.ok() ? verdict : Fail(flushed.error());
 }
 
 }  // namespace

@@ -113,8 +113,8 @@ void EngineFlags::Add(CLI::App* app) {
       ->delimiter(',');
   app->add_option(
       "--fault", fault,
-      "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, die or hang, with "
-      ":rank=N, such as partial-bf16:rank=1");
+      "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, wrong-slot, "
+      "die or hang, with :rank=N, such as partial-bf16:rank=1");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }
@@ -149,6 +149,30 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.threads = threads;
   options.strict = strict;
   return options;
+}
+
+void ProofFlags::Add(CLI::App* app, const std::string& out) {
+  app->add_option("--proof", level,
+                  "what the run records of itself for `trivet verify`: off; digest: of every decision, site and logit; "
+                  "rows: also the decisions and logits; full: also where every expert was computed");
+  app->add_option("--proof-out" + out, dir, "new folder for what --proof records");
+}
+
+Status ProofFlags::Fill(const std::string& command, engine::EngineOptions* options) const {
+  const std::optional<record::Level> parsed = record::ParseLevel(level);
+  if (!parsed) {
+    return MakeError(Code::kUsage, fmt::format("--proof: expected off, digest, rows or full, found \"{}\"; choose one",
+                                               Quote(level)));
+  }
+  options->proof.level = *parsed;
+  if (options->proof.on() == dir.empty()) {
+    return MakeError(Code::kUsage, "--proof: expected a level and --proof-out DIR, found one of them; give both");
+  }
+  options->proof.dir = dir;
+  options->proof.command = command;
+  // A position that is found in the cache is computed by nobody, so there is nothing to record of it.
+  if (options->proof.on()) options->prefix_cache = false;
+  return {};
 }
 
 std::string ProgramDir() {

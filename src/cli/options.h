@@ -69,6 +69,18 @@ struct EngineFlags {
   Result<engine::EngineOptions> Options() const;
 };
 
+/// Flags about what a run records of itself.
+struct ProofFlags {
+  std::string level = "off";
+  std::string dir;
+  /// Adds --proof, and --proof-out with the names in `out` besides.
+  void Add(CLI::App* app, const std::string& out);
+  /// Sets what is recorded, and what that asks of the engine.
+  ///   command  that records
+  /// Errors:  kUsage.
+  Status Fill(const std::string& command, engine::EngineOptions* options) const;
+};
+
 /// A loaded model.
 struct Loaded {
   std::unique_ptr<engine::OpenedModel> model;

@@ -302,11 +302,11 @@ Run AddPlacement(CLI::App* app) {
     CLI::App* sub = app->add_subcommand(command.name, command.summary);
     runs.emplace_back(sub, command.add(sub));
   }
-  return [runs]() -> Status {
+  return [runs]() -> Exit {
     for (const auto& [sub, run] : runs) {
       if (sub->parsed()) return run();
     }
-    return {};
+    return Status();
   };
 }
 

@@ -18,7 +18,8 @@ namespace {
 
 struct ScoreFlags {
   EngineFlags engine;
-  std::string tokens, text, out, sites;
+  ProofFlags proof;
+  std::string tokens, text, out;
   bool hidden = false, last = false, logprobs = false, perplexity = false;
 };
 
@@ -130,37 +131,28 @@ void PrintLogprobs(const ScoreFlags& flags, const plan::Geometry& geometry, cons
   }
 }
 
-// Refuses to write over what is read, or two outputs to one place.
+// Refuses to write over what is read.
 Status CheckPaths(const ScoreFlags& flags) {
   std::error_code ignored;
   const auto same = [&](const std::string& a, const std::string& b) {
     return !a.empty() && !b.empty() && (a == b || std::filesystem::equivalent(a, b, ignored));
   };
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
-  for (const std::string& out : {flags.out, flags.sites}) {
-    const std::string folder = std::filesystem::path(out).parent_path().string();
-    if (!same(out, flags.tokens) && !same(out, dir) && !(same(folder, dir) && std::filesystem::exists(out, ignored))) {
-      continue;
-    }
+  const std::string folder = std::filesystem::path(flags.out).parent_path().string();
+  if (same(flags.out, flags.tokens) || same(flags.out, dir) ||
+      (same(folder, dir) && std::filesystem::exists(flags.out, ignored))) {
     return MakeError(Code::kUsage,
-                     fmt::format("{}: expected a path that is not an input, found one; choose another", out));
+                     fmt::format("{}: expected a path that is not an input, found one; choose another", flags.out));
   }
-  if (same(flags.out, flags.sites)) {
-    return MakeError(Code::kUsage, fmt::format("{}: expected different files for --out and --sites, found the same; "
-                                               "choose another",
-                                               flags.out));
-  }
-  for (const std::string& out : {flags.out, flags.sites}) {
-    if (!out.empty()) TRY(WritablePath(out));
-  }
+  if (!flags.out.empty()) TRY(WritablePath(flags.out));
   return {};
 }
 
 Status Execute(const ScoreFlags& flags) {
-  if (flags.out.empty() && !flags.logprobs && !flags.perplexity && flags.sites.empty()) {
+  if (flags.out.empty() && !flags.logprobs && !flags.perplexity && flags.proof.dir.empty()) {
     return MakeError(Code::kUsage,
                      "score: expected something to do with the scores, found nothing; give --out, "
-                     "--logprobs, --perplexity or --sites");
+                     "--logprobs, --perplexity or --proof");
   }
   if (flags.last && (flags.logprobs || flags.perplexity)) {
     return MakeError(Code::kUsage,
@@ -173,7 +165,7 @@ Status Execute(const ScoreFlags& flags) {
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY(CheckPaths(flags));
   TRY_ASSIGN(const Sequences sequences, ReadSequences(flags));
-  options.sites = !flags.sites.empty();
+  TRY(flags.proof.Fill("score", &options));
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
   TRY_ASSIGN(const std::vector<engine::ScoredSequence> scored,
              engine::Score(loaded.engine.get(), {sequences.ids, flags.last, flags.hidden}));
@@ -182,11 +174,8 @@ Status Execute(const ScoreFlags& flags) {
   }
   const plan::Geometry& geometry = loaded.model->geometry;
   if (flags.logprobs || flags.perplexity) PrintLogprobs(flags, geometry, sequences, scored);
-  if (!flags.sites.empty()) {
-    TRY(WriteTextFile(flags.sites, DumpJson(loaded.engine->sites().ToJson(), 1) + "\n"));
-  }
-  if (flags.out.empty()) return {};
-  return WriteScores(flags, geometry, sequences, scored);
+  if (!flags.out.empty()) TRY(WriteScores(flags, geometry, sequences, scored));
+  return loaded.engine->SealProof();
 }
 
 }  // namespace
@@ -201,7 +190,7 @@ Run AddScore(CLI::App* app) {
   app->add_flag("--last", flags->last, "only the last position's logits");
   app->add_flag("--logprobs", flags->logprobs, "print log-probabilities of the tokens as JSON lines");
   app->add_flag("--perplexity", flags->perplexity, "print perplexities as JSON lines");
-  app->add_option("--sites", flags->sites, "JSON file for the digest of every site where ranks must agree");
+  flags->proof.Add(app, "");
   return [flags] { return Execute(*flags); };
 }
 

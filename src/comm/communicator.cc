@@ -32,7 +32,25 @@ ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t colum
 
 // Whether a planted mistake touches what the host sums.
 bool ChangesSums(FaultKind kind) {
-  return kind == FaultKind::kPartialBF16 || kind == FaultKind::kLocalScale || kind == FaultKind::kRankOrder;
+  return kind == FaultKind::kPartialBF16 || kind == FaultKind::kLocalScale || kind == FaultKind::kRankOrder ||
+         kind == FaultKind::kFallback;
+}
+
+// What a sum of T is made of.
+template <class T>
+CollectiveFacts FactsOf() {
+  CollectiveFacts facts;
+  facts.kind = "all-reduce";
+  if constexpr (std::is_same_v<T, float>) {
+    facts.payload = facts.accumulate = "f32";
+    facts.order = "ascending ranks";
+    facts.round_at = "every addition";
+  } else {
+    facts.payload = facts.accumulate = std::is_same_v<T, int64_t> ? "i64" : "u32";
+    facts.order = "any";  // integers
+    facts.round_at = std::is_same_v<T, int64_t> ? "the grid, before the sum" : "nowhere";
+  }
+  return facts;
 }
 
 }  // namespace
@@ -97,12 +115,13 @@ Status Communicator::AllReduce(std::span<uint32_t> values) { return Reduce(value
 
 // The planted mistakes that touch a part before it is handed over.
 template <class T>
-void Communicator::Spoil(std::span<T> part) const {
+void Communicator::Spoil(std::span<T> part) {
   const bool bf16 = fault_.Hits(FaultKind::kPartialBF16, rank_), scale = fault_.Hits(FaultKind::kLocalScale, rank_);
   if ((!bf16 && !scale) || site_ != fault_.site) return;
   double largest = 0;
   for (const T value : part) largest = std::max(largest, std::fabs(static_cast<double>(value)));
   if (largest == 0) return;
+  last_.round_at = bf16 ? "bf16, before the sum" : "8 bits, before the sum";
   for (T& value : part) {
     if (bf16) {
       const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
@@ -116,12 +135,16 @@ void Communicator::Spoil(std::span<T> part) const {
 template <class T>
 Status Communicator::Reduce(std::span<T> values) {
   const Timer timer(this);
+  last_ = {};
   if (size() == 1 && fault_.kind == FaultKind::kNone) return {};
+  last_ = FactsOf<T>();
   if (peer_ != nullptr) {
     if (group_->aborted()) return group_->AbortError();
+    last_.configured = last_.actual = AlgorithmName(Choose(static_cast<int64_t>(values.size_bytes())));
     peer_->AllReduce(values);
     return {};
   }
+  last_.configured = AlgorithmName(Choose(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kPieceBytes}))));
   const size_t most = kPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
@@ -132,8 +155,9 @@ Status Communicator::Reduce(std::span<T> values) {
 
 // out[i] = sum over ranks of element begin + i of their slots, in ascending rank order.
 template <class T>
-void Communicator::Sum(int64_t parity, int64_t begin, std::span<T> out) const {
+void Communicator::Sum(int64_t parity, int64_t begin, std::span<T> out) {
   const int64_t first = fault_.Hits(FaultKind::kRankOrder, rank_) ? rank_ : 0;
+  if (first > 0) last_.order = "from the own rank";
   for (int64_t i = 0; i < size(); ++i) {
     const T* part = reinterpret_cast<const T*>(group_->slot((first + i) % size(), parity)) + begin;
     if (i == 0) {
@@ -165,7 +189,12 @@ Status Communicator::ReducePiece(std::span<T> values) {
   device_.Download(part.data(), values.data(), bytes);
   if constexpr (!std::is_same_v<T, uint32_t>) Spoil(part);
   TRY(group_->Barrier(rank_));
-  if (Choose(bytes) == Algorithm::kOneShot) {
+  Algorithm algorithm = Choose(bytes);
+  if (fault_.kind == FaultKind::kFallback) {
+    algorithm = algorithm == Algorithm::kOneShot ? Algorithm::kTwoShot : Algorithm::kOneShot;
+  }
+  if (last_.actual == "none") last_.actual = AlgorithmName(algorithm);  // of the first piece, which none is longer than
+  if (algorithm == Algorithm::kOneShot) {
     const std::span<T> sum = HostOf(values);
     Sum<T>(parity, 0, sum);
     if (sum.data() != values.data()) device_.Upload(values.data(), sum.data(), bytes);
@@ -188,6 +217,8 @@ uint32_t Communicator::AnyReport() const {
 Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns,
                                    std::span<float> full) {
   const Timer timer(this);
+  last_ = size() == 1 ? CollectiveFacts()
+                      : CollectiveFacts{"gather", "pieces", "pieces", "columns", "f32", "none", "nowhere"};
   // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
   const int64_t most =
       (peer_ != nullptr ? kPeerPieceBytes : kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));

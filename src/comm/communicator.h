@@ -26,6 +26,17 @@ struct ColumnRange {
   int64_t begin = 0;  // where they belong in a full row
 };
 
+/// How a collective was made, as the code that made it says. All texts are literals.
+struct CollectiveFacts {
+  std::string_view kind = "none";        // all-reduce, gather; none: nothing to do in a group of one
+  std::string_view configured = "none";  // the algorithm that its size asks for
+  std::string_view actual = "none";      // the one that ran
+  std::string_view order = "none";       // in which parts were added
+  std::string_view payload = "none";     // element type of the parts
+  std::string_view accumulate = "none";  // and of the sum
+  std::string_view round_at = "none";    // where a value was rounded
+};
+
 /// One rank's end of the group.
 class Communicator {
  public:
@@ -79,6 +90,9 @@ class Communicator {
   void SetReport(uint32_t report) { group_->set_report(rank_, report); }
   uint32_t AnyReport() const;
 
+  /// How the last AllReduce or GatherColumns was made.
+  const CollectiveFacts& last() const { return last_; }
+
   Status Barrier(bool patient = false) { return group_->Barrier(rank_, patient); }
   /// Whether the group was aborted.
   bool aborted() const { return group_->aborted(); }
@@ -93,9 +107,9 @@ class Communicator {
   template <class T>
   Status ReducePiece(std::span<T> values);
   template <class T>
-  void Sum(int64_t parity, int64_t begin, std::span<T> out) const;
+  void Sum(int64_t parity, int64_t begin, std::span<T> out);
   template <class T>
-  void Spoil(std::span<T> part) const;
+  void Spoil(std::span<T> part);
   // Where a sum is made before it goes to `values`: there, or in memory of the host.
   template <class T>
   std::span<T> HostOf(std::span<T> values);
@@ -116,6 +130,7 @@ class Communicator {
   std::vector<std::byte> staging_;  // for values of another device
   int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
   int64_t site_ = 0;
+  CollectiveFacts last_;
 };
 
 }  // namespace trivet::comm

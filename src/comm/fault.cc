@@ -16,6 +16,8 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
                               {"rank-order", FaultKind::kRankOrder},
                               {"split-k", FaultKind::kSplitK},
                               {"local-scale", FaultKind::kLocalScale},
+                              {"fallback", FaultKind::kFallback},
+                              {"wrong-slot", FaultKind::kWrongSlot},
                               {"die", FaultKind::kDie},
                               {"hang", FaultKind::kHang}};
 
@@ -23,9 +25,11 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
 
 Result<Fault> ParseFault(const std::string& text) {
   const Error bad = MakeError(
-      Code::kUsage, fmt::format("--fault: expected partial-bf16, rank-order, split-k, local-scale, die or hang, with "
-                                ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
-                                Quote(text)));
+      Code::kUsage,
+      fmt::format(
+          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, wrong-slot, die or hang, with "
+          ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
+          Quote(text)));
   const std::vector<std::string> parts = Split(text, ':');
   Fault fault;
   for (const KindRow& row : kKinds) {

@@ -16,15 +16,17 @@ enum class FaultKind {
   kRankOrder,    // a rank adds the parts in an order that starts at itself
   kSplitK,       // a rank ends its leaves in the middle, as a kernel that splits K by a heuristic would
   kLocalScale,   // a rank rounds its part to 8 bits with a scale taken over what it holds
+  kFallback,     // every rank takes the other algorithm than its size asks for, and nobody says why
+  kWrongSlot,    // a rank's first two experts of layer `site` lie in each other's slots
   kDie,          // the rank exits
   kHang,         // the rank stops making progress
 };
 
-/// A mistake, where and when. `layer` counts reduced sites of a step for the sum faults.
+/// A mistake, where and when.
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   int64_t rank = 0;
-  int64_t site = 0;  // the n-th reduction of a step, from 0
+  int64_t site = 0;  // the n-th reduction of a step, from 0; kWrongSlot: the layer
   int64_t step = 0;  // kDie and kHang: the step
 
   bool Hits(FaultKind which, int64_t at_rank) const { return kind == which && rank == at_rank; }

@@ -2,12 +2,15 @@
 #include "engine/engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/clock.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
+#include "proof/rank_files.h"
 
 namespace trivet::engine {
 
@@ -36,7 +39,11 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.numerics = options.numerics;
   rank_options.transport = options.transport;
   rank_options.fault = options.fault;
-  rank_options.sites = options.sites;
+  rank_options.proof = options.proof;
+  if (options.proof.on()) {
+    TRY(proof::MakeRunDir(options.proof.dir));
+    rank_options.group = Hex(Hash128(fmt::format("{} {} {}", options.proof.dir, ::getpid(), NowUs())));
+  }
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
   engine->memory_ = std::move(sizes.memory);
   TRY(engine->StartRanks(progress));
@@ -96,7 +103,17 @@ Status Engine::Submit(sched::Request request) {
                                    model_.geometry.vocab - 1, token));
     }
   }
+  if (options_.proof.on()) NoteRequest(request);
   return scheduler_.Submit(std::move(request));
+}
+
+void Engine::NoteRequest(const sched::Request& request) {
+  RecordedRequest noted{request.id, request.prompt, {}, 0};
+  const auto ordinal = static_cast<size_t>(request.id);
+  const std::vector<int64_t>& from = options_.proof.logits_from;
+  if (request.logits == sched::LogitsMode::kLast) noted.logits_from = static_cast<int64_t>(request.prompt.size()) - 1;
+  if (ordinal < from.size()) noted.logits_from = std::max(noted.logits_from, from[ordinal]);
+  requests_.push_back(std::move(noted));
 }
 
 Status Engine::CheckRange() const {
@@ -163,6 +180,9 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
     if (wanted) {
       CHECK(token.has_value());
       sampled.push_back({span.seq, *token});
+      for (RecordedRequest& request : requests_) {
+        if (request.id == span.seq) request.sampled.push_back(*token);
+      }
     }
   }
   const int64_t looked = NowUs();
@@ -170,6 +190,70 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
   scheduler_.Commit(plan, sampled);
   times_.schedule_us += NowUs() - looked;
   return true;
+}
+
+Json Engine::KnobsJson() const {
+  constexpr const char* kLayout = "layout that the shards were loaded by";
+  const comm::Communicator& comm = worker_->comm();
+  const std::string contract = worker_->Contract();
+  const sched::SchedulerLimits& planned = rank_options_.limits;
+  const sched::SchedulerLimits& live = scheduler_.limits();
+  const plan::Placement placement = GroupsOf(model_.geometry, layout_).placement;
+  std::vector<Knob> knobs = {
+      {"parallel.tp", options_.layout.ranks, layout_.ranks, comm.size(), "communicator"},
+      {"parallel.ep", options_.layout.ep, placement.ep_size(), placement.ep_size(), kLayout},
+      {"placement.version", options_.layout.placement ? options_.layout.placement->version : "auto", placement.version,
+       placement.version, kLayout},
+      {"numerics.contract", options_.numerics == kernels::Numerics::kExact ? "exact" : "fast", contract, contract,
+       "rows that run"},
+      {"backend", BackendName(options_.backend), BackendName(rank_options_.backend),
+       BackendName(worker_->device().backend()), "device"},
+      {"threads", options_.threads, rank_options_.threads, worker_->threads(), "thread pool"},
+      {"kv.prefix_cache", options_.prefix_cache, planned.prefix_cache, live.prefix_cache, "scheduler"},
+      {"batch.prefill_chunk", options_.prefill_chunk, planned.prefill_chunk, live.prefill_chunk, "scheduler"},
+      {"batch.max_sequences", options_.max_sequences, planned.max_sequences, live.max_sequences, "scheduler"}};
+  for (const plan::AxisPlan& axis : layout_.axes) {
+    const auto asked = options_.layout.cuts.find(axis.axis);
+    knobs.push_back({"cut." + axis.axis, asked == options_.layout.cuts.end() ? "auto" : asked->second, axis.cut,
+                     axis.cut, "layout that the shards were loaded by"});
+  }
+  Json list = Json::array();
+  for (const Knob& knob : knobs) list.push_back(KnobJson(knob));
+  return list;
+}
+
+Status Engine::SealProof() {
+  if (!options_.proof.on()) return {};
+  if (failure_) return *failure_;
+  failure_ = MakeError(Code::kUsage, "engine: expected no step after the run was sealed, found one");
+  TRY(worker_->WriteEvidence());
+  TRY_ASSIGN(Json identity, IdentityJson(model_, worker_->Contract()));
+  const plan::Placement placement = GroupsOf(model_.geometry, layout_).placement;
+  proof::Files files;
+  Json versions = Json::array();
+  if (placement.experts() > 0) {
+    versions.push_back(placement.version);
+    files["placement/0.json"] = proof::JsonText(placement.PlanFragment());
+  }
+  const Json run = {{"schema", "trivet.run.v1"},
+                    {"group", rank_options_.group},
+                    {"command", options_.proof.command},
+                    {"model", model_.name},
+                    {"level", record::LevelName(options_.proof.level)},
+                    {"identity", std::move(identity)},
+                    {"router", RouterJson(model_.geometry)},
+                    {"layers", model_.geometry.layers.size()},
+                    {"hidden", model_.geometry.hidden},
+                    {"vocab", model_.geometry.vocab},
+                    {"placement", versions},
+                    {"requests", RequestsJson(requests_, worker_->log()->rows())},
+                    {"knobs", KnobsJson()},
+                    {"claims", proof::ClaimsOf(options_.proof.level)}};
+  files["run.json"] = proof::JsonText(run);
+  files["layout.json"] =
+      proof::JsonText(RecordedLayout(model_.geometry, layout_, rank_options_.group, requests_.size()));
+  TRY(proof::WriteFiles(options_.proof.dir, files));
+  return proof::SealRunDir(options_.proof.dir);
 }
 
 }  // namespace trivet::engine

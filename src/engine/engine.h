@@ -36,7 +36,7 @@ struct EngineOptions {
   bool prefix_cache = false;     // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
   comm::Fault fault;
-  bool sites = false;
+  ProofOptions proof;
   bool strict = false;  // a saturated sum is an error instead of a notice
 };
 
@@ -82,6 +82,10 @@ class Engine {
   ///          then at its end: every later call returns the same error.
   Result<bool> Step(const LogitsSink& sink);
 
+  /// Writes and seals what was recorded, when options ask for it. The run is then over: no step follows.
+  /// Errors:  kIo; kPeer. Without this call, or after an error, the folder has no seal.
+  Status SealProof();
+
   /// Looks after the ranks while there is nothing to do.  Errors: as Step, when one of them has died.
   Status Watch();
 
@@ -103,7 +107,8 @@ class Engine {
   const RankOptions& rank_options() const { return rank_options_; }
   const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
   sched::SchedulerCounts counts() const { return scheduler_.counts(); }
-  const record::SiteLog& sites() const { return worker_->sites(); }
+  /// What rank 0 has recorded; null when nothing is.
+  const record::RunLog* log() const { return worker_->log(); }
   /// Rank 0's device, of the thread that started the engine.
   const device::Device& device() const { return worker_->device(); }
   /// Why ranks on GPUs exchange through the host; empty when they do not.
@@ -118,6 +123,8 @@ class Engine {
   Status StartRanks(const LoadProgress& progress);
   Result<bool> RunStep(const LogitsSink& sink);
   Status CheckRange() const;
+  void NoteRequest(const sched::Request& request);
+  Json KnobsJson() const;
 
   const OpenedModel& model_;
   const EngineOptions options_;
@@ -130,7 +137,8 @@ class Engine {
   std::vector<float> logits_, hidden_;
   bool keep_hidden_ = false;
   int64_t step_tokens_ = 0;
-  std::optional<Error> failure_;  // of the step that failed
+  std::optional<Error> failure_;           // of the step that failed
+  std::vector<RecordedRequest> requests_;  // in order of submission, when they are recorded
   EngineTimes times_;
   plan::MemoryPlan memory_;
 };

@@ -6,18 +6,31 @@
 
 #include <csignal>
 
+#include "engine/expert_digests.h"
+#include "proof/rank_files.h"
+
 namespace trivet::engine {
 namespace {
 
 static_assert(sched::kPageTokens == cache::kPageTokens && sched::kPageTokens == kernels::kBlockKeys,
               "a page is what the scheduler counts, the cache holds and attention visits");
 
-constexpr std::byte kStep{1}, kStop{0};
+constexpr std::byte kStop{0}, kStep{1}, kSeal{2};
 
 // Ends its leaves in the middle: the planted fault of a kernel that splits K by a heuristic. Leaves stay even.
 void SplitLeaves(model::LoadedTensors* tensors) {
   for (auto& [name, tensor] : *tensors) {
     if (tensor.role == plan::Role::kMatrix && tensor.leaf % 4 == 0) tensor.leaf /= 2;
+  }
+}
+
+// Puts the first two experts of a layer into each other's slots: the planted fault of a loader that mixes them up.
+void SwapExperts(int64_t layer, model::LoadedTensors* tensors) {
+  const std::string at = fmt::format("layers.{}.moe.expert.", layer);
+  for (auto& [name, tensor] : *tensors) {
+    if (!name.starts_with(at + "0.")) continue;
+    const auto other = tensors->find(at + "1." + name.substr(at.size() + 2));
+    if (other != tensors->end()) std::swap(tensor, other->second);
   }
 }
 
@@ -59,10 +72,6 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard,
                                           {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
                                            limits.max_context}));
-  if (options_.sites) {
-    const auto bytes = comm_.size() * static_cast<int64_t>(ComparedSites() * sizeof(uint64_t));
-    TRY_ASSIGN(digests_, device::Buffer::Make(device_, bytes, "digests of all ranks"));
-  }
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [this]() -> Status {
@@ -73,10 +82,13 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   };
   TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, {device_, &pool_}, progress, check));
   if (options_.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
+  if (options_.fault.Hits(comm::FaultKind::kWrongSlot, rank)) SwapExperts(options_.fault.site, &tensors);
   TRY_ASSIGN(model::Weights weights, model::Weights::Bind(device_, geometry, shard, std::move(tensors)));
-  const model::Runtime runtime{
-      geometry, layout_, shard, kernels_,   options_.numerics, device_,
-      tables_,  comm_,   pool_, workspace_, caches_,           options_.sites ? &sites_ : nullptr};
+  if (options_.proof.on()) {
+    log_ = std::make_unique<record::RunLog>(LogOptionsOf(geometry, layout_, options_.proof, Contract()));
+  }
+  const model::Runtime runtime{geometry, layout_, shard, kernels_,   options_.numerics, device_,
+                               tables_,  comm_,   pool_, workspace_, caches_,           log_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   return comm_.Connect(device_, options_.transport);
 }
@@ -98,45 +110,65 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
     spans.push_back({span.token_begin, span.count, span.start, span.state_slot, plan.pages.data() + span.page_begin});
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
-  const size_t first_site = sites_.digests().size();
+  BeginLog(plan);
   for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
   TRY(model_->Forward({plan.tokens, spans, plan.pages, rows}, output));
   for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
-  return options_.sites && comm_.size() > 1 ? CompareSites(first_site) : Status();
+  return {};
 }
 
-Status RankWorker::CompareSites(size_t first) {
-  std::span<const record::SiteDigest> sites = std::span(sites_.digests()).subspan(first);
-  // The last site is that of the logits, which only rank 0 has.
-  const size_t count = ComparedSites();
-  CHECK(sites.size() >= count);
-  sites = sites.first(count);
-  // Every rank's digests in a place of their own, zeros elsewhere: the sum brings them to all.
-  std::vector<uint32_t> words(static_cast<size_t>(comm_.size()) * count * 2);
-  const size_t own = static_cast<size_t>(comm_.rank()) * count * 2;
-  for (size_t i = 0; i < count; ++i) {
-    words[own + 2 * i] = static_cast<uint32_t>(sites[i].digest);
-    words[own + 2 * i + 1] = static_cast<uint32_t>(sites[i].digest >> 32);
-  }
-  device_.Upload(digests_.data(), words.data(), digests_.bytes());
-  TRY(comm_.AllReduce(digests_.As<uint32_t>()));
-  TRY(comm_.Wait());
-  device_.Download(words.data(), digests_.data(), digests_.bytes());
-  for (size_t i = 0; i < count; ++i) {
-    const auto digest = [&](int64_t rank) {
-      const size_t at = (static_cast<size_t>(rank) * count + i) * 2;
-      return static_cast<uint64_t>(words[at + 1]) << 32 | words[at];
-    };
-    for (int64_t rank = 1; rank < comm_.size(); ++rank) {
-      if (digest(rank) == digest(0)) continue;
-      const std::string layer = sites[i].layer == record::kNoLayer ? "" : fmt::format("layer {} ", sites[i].layer);
-      return MakeError(Code::kPeer,
-                       fmt::format("rank {}: expected the digest {:016x} of rank 0 at {}{}, found {:016x}; "
-                                   "check that machine and program are the same for all ranks",
-                                   rank, digest(0), layer, sites[i].site, digest(rank)));
+// Names the rows of a step by their tokens, which no schedule changes.
+void RankWorker::BeginLog(const sched::StepPlan& plan) {
+  if (log_ == nullptr) return;
+  std::vector<record::RowRecord> rows(plan.tokens.size());
+  std::vector<int64_t> logits_rows;
+  for (const sched::Span& span : plan.spans) {
+    const auto request = static_cast<int64_t>(span.seq);
+    const auto& from = options_.proof.logits_from;
+    const int64_t first = static_cast<size_t>(request) < from.size() ? from[static_cast<size_t>(request)] : 0;
+    for (int32_t i = 0; i < span.count; ++i) {
+      const auto row = static_cast<size_t>(span.token_begin + i);
+      const int64_t position = span.start + i, token = record::GlobalToken(request, position);
+      rows[row] = {token, static_cast<uint32_t>(plan.step), static_cast<uint32_t>(row), plan.tokens[row], 0};
+      if (i < span.count - span.logits_count) continue;
+      logits_rows.push_back(position >= first ? token : record::kPadding);
     }
   }
-  return {};
+  log_->BeginStep(std::move(rows), std::move(logits_rows));
+}
+
+Json RankWorker::Environment() const {
+  return {{"schema", "trivet.rank.v1"},
+          {"group", options_.group},
+          {"rank", comm_.rank()},
+          {"ranks", comm_.size()},
+          {"backend", BackendName(device_.backend())},
+          {"device", device_.name()},
+          {"threads", pool_.size()},
+          {"kernels", kernels_.Names()},
+          {"range_flags", comm_.AnyReport()}};
+}
+
+Status RankWorker::WriteEvidence() {
+  if (comm_.rank() == 0) {
+    const Result<std::vector<std::byte>> sent = comm_.Broadcast(std::span(&kSeal, 1), true);
+    if (!sent.ok()) return sent.error();
+  }
+  log_->Sort();
+  proof::RankFacts facts;
+  facts.rank = comm_.rank();
+  facts.env = Environment();
+  const plan::RankShard& shard = layout_.shards[static_cast<size_t>(comm_.rank())];
+  TRY_ASSIGN(facts.weights,
+             ExpertDigests(opened_, {comm_.rank(), comm_.size(), shard}, model_->weights().tensors, device_, &pool_));
+  facts.weights["resident_bytes"] = weight_bytes();
+  facts.owners = [this](record::Site site, int64_t layer) { return OwnersOf(opened_.geometry, layout_, site, layer); };
+  const proof::RankRun recorded = proof::RankRunOf(*log_, facts);
+  TRY(proof::WriteFiles(options_.proof.dir, proof::RankFiles(recorded, options_.proof.level)));
+  if (facts.rank == 0 && options_.proof.level >= record::Level::kRows) {
+    TRY(proof::WriteFiles(options_.proof.dir, {{"logits.bin", proof::EncodeLogits(log_->logits())}}));
+  }
+  return comm_.Barrier(true);
 }
 
 Status RankWorker::Announce(const sched::StepPlan* plan) {
@@ -154,6 +186,10 @@ Status RankWorker::Serve() {
   while (true) {
     TRY_ASSIGN(const std::vector<std::byte> message, comm_.Broadcast({}, true));
     if (message.empty() || message[0] == kStop) return comm_.Close();
+    if (message[0] == kSeal) {
+      TRY(WriteEvidence());
+      continue;
+    }
     TRY_ASSIGN(const sched::StepPlan plan, sched::StepPlan::Deserialize(std::span(message).subspan(1)));
     TRY(RunStep(plan, {}));
   }

@@ -12,12 +12,13 @@
 #include "base/thread_pool.h"
 #include "cache/caches.h"
 #include "comm/communicator.h"
+#include "engine/evidence.h"
 #include "engine/load.h"
 #include "engine/open_model.h"
 #include "kernels/registry.h"
 #include "model/model.h"
 #include "plan/layout.h"
-#include "record/sites.h"
+#include "record/run_log.h"
 #include "sched/scheduler.h"
 
 namespace trivet::engine {
@@ -31,7 +32,8 @@ struct RankOptions {
   sched::SchedulerLimits limits;
   comm::Transport transport = comm::Transport::kAuto;
   comm::Fault fault;
-  bool sites = false;  // keep digests of every step
+  ProofOptions proof;
+  std::string group;  // the run's name, for what it records
 };
 
 /// The largest step within `limits`.
@@ -50,10 +52,10 @@ class RankWorker {
                                                   const RankOptions& options, comm::Communicator comm,
                                                   const LoadProgress& progress);
 
-  /// Runs one step. With `sites`, ranks compare their digests afterwards.
+  /// Runs one step.
   ///   output  see model::StepOutput
   /// Ranks:   collective.
-  /// Errors:  kPeer, also naming rank and site where the ranks' digests differ first.
+  /// Errors:  kPeer.
   Status RunStep(const sched::StepPlan& plan, const model::StepOutput& output);
 
   /// Ranks other than 0: runs the steps that rank 0 broadcasts until it says stop.  Errors: kPeer.
@@ -62,20 +64,28 @@ class RankWorker {
   /// Rank 0: tells the others what comes, a step or, with null, the end.  Errors: kPeer.
   Status Announce(const sched::StepPlan* plan);
 
+  /// Writes what this rank recorded into the run's folder. Rank 0 makes the others do the same.
+  /// Ranks:   collective.
+  /// Errors:  kIo; those of loading, since experts are read once more; kPeer.
+  Status WriteEvidence();
+
   comm::Communicator& comm() { return comm_; }
-  const record::SiteLog& sites() const { return sites_; }
+  /// What this rank has recorded; null when nothing is.
+  const record::RunLog* log() const { return log_.get(); }
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
   uint32_t range_flags() const { return comm_.AnyReport(); }
   int64_t weight_bytes() const { return model_->weights().bytes(); }
   const kernels::Kernels& kernels() const { return kernels_; }
+  int threads() const { return pool_.size(); }
+  /// The name of the arithmetic of the rows that run.
+  std::string Contract() const { return ContractId(options_.numerics, kernels_, device_.level()); }
   const device::Device& device() const { return device_; }
 
  private:
   RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options, comm::Communicator comm);
   Status Prepare(const LoadProgress& progress);
-  Status CompareSites(size_t first);
-  // Sites of a step whose digests ranks compare.
-  size_t ComparedSites() const { return 1 + 2 * opened_.geometry.layers.size(); }
+  void BeginLog(const sched::StepPlan& plan);
+  Json Environment() const;
 
   const RankOptions options_;
   comm::Communicator comm_;
@@ -85,8 +95,7 @@ class RankWorker {
   model::Tables tables_;
   device::Workspace workspace_;
   cache::Caches caches_;
-  record::SiteLog sites_;
-  device::Buffer digests_;  // of all ranks, while they are compared
+  std::unique_ptr<record::RunLog> log_;
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   std::unique_ptr<model::Model> model_;

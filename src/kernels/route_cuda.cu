@@ -78,7 +78,16 @@ __global__ void RouteKernel(const Route::Args args) {
     last = Next(choice, total, last);
     if (lane != 0) continue;
     chosen[i] = scores[last.index];
+    if (args.record.experts != nullptr) {
+      args.record.experts[t * top_k + i] = last.index;
+      args.record.scores[t * top_k + i] = scores[last.index];
+      args.record.choice[t * (top_k + 1) + i] = last.value;
+    }
     args.experts[t * top_k + i] = args.slot_of == nullptr ? last.index : args.slot_of[last.index];
+  }
+  if (args.record.experts != nullptr) {
+    last = Next(choice, total, last);
+    if (lane == 0) args.record.choice[t * (top_k + 1) + top_k] = last.value;
   }
   __syncwarp();
   const float largest = chosen[0];

@@ -70,7 +70,16 @@ enum class RouterKind {
 ///   correction  [E], or null for zeros; of kSigmoid
 ///   experts     [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
 ///   slot_of     [E] local slot of each expert or -1, or null for experts themselves; experts then holds slots
+///   record      what a record of the choice asks for, all or nothing: [T, top_k] logical ids; [T, top_k] the values
+///   that
+///               become weights (logits or sigmoids); [T, top_k + 1] those that the choice was made by, in its order,
+///               and behind them the best that was not chosen (-infinity: none)
 struct Route {
+  struct Record {
+    int32_t* experts = nullptr;
+    float* scores = nullptr;
+    float* choice = nullptr;
+  };
   struct Args {
     const float* logits = nullptr;
     int64_t logits_stride = 0;
@@ -85,6 +94,7 @@ struct Route {
     bool renormalise = true;
     float scaling = 1;
     const int32_t* slot_of = nullptr;
+    Record record = {};
   };
   static constexpr std::string_view kName = "route";
   static std::span<const KernelRow<Route>> Rows();

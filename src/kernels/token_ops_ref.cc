@@ -38,6 +38,19 @@ void SoftmaxWeights(const Route::Args& args, const float* logits, float* weights
   for (int64_t i = 0; i < args.top_k; ++i) weights[i] = weights[i] / sum * args.scaling;
 }
 
+// Keeps the choice of one token for the record.
+//   values  [E] what it was made by;  scores: [E] what becomes weights
+void KeepChoice(const Route::Args& args, int64_t t, const float* values, const float* scores) {
+  if (args.record.experts == nullptr) return;
+  const int64_t k = args.top_k;
+  std::vector<int32_t> index(static_cast<size_t>(k + 1));
+  std::vector<float> best(index.size(), -std::numeric_limits<float>::infinity());
+  TopK(values, args.experts_total, std::min(k + 1, args.experts_total), index.data(), best.data());
+  std::copy_n(index.begin(), k, args.record.experts + t * k);
+  std::copy(best.begin(), best.end(), args.record.choice + t * (k + 1));
+  for (int64_t i = 0; i < k; ++i) args.record.scores[t * k + i] = scores[index[static_cast<size_t>(i)]];
+}
+
 // Turns the chosen experts into their slots.
 void ToSlots(const Route::Args& args, int32_t* experts) {
   for (int64_t i = 0; args.slot_of != nullptr && i < args.top_k; ++i) experts[i] = args.slot_of[experts[i]];
@@ -102,6 +115,7 @@ void RouteRef(const Route::Args& args) {
     float* weights = args.weights + t * args.top_k;
     if (args.kind != RouterKind::kSigmoid) {
       TopK(logits, total, args.top_k, experts, weights);
+      KeepChoice(args, t, logits, logits);
       SoftmaxWeights(args, logits, weights);
       ToSlots(args, experts);
       continue;
@@ -113,6 +127,7 @@ void RouteRef(const Route::Args& args) {
     }
     if (args.groups > 1) DropGroups(args, choice);
     TopK(choice.data(), total, args.top_k, experts, weights);
+    KeepChoice(args, t, choice.data(), scores.data());
     float sum = 0;
     for (int64_t i = 0; i < args.top_k; ++i) sum += weights[i] = scores[static_cast<size_t>(experts[i])];
     for (int64_t i = 0; i < args.top_k; ++i) {

@@ -23,7 +23,8 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
   if (runtime.geometry.embed_scale != 1) {
     runtime.MapInPlace(kernels::MapFunction::kScale, static_cast<float>(runtime.geometry.embed_scale), x);
   }
-  runtime.LogSite("embed", record::kNoLayer, x);
+  runtime.LogCollective(record::Site::kEmbed, record::kBeforeLayers, runtime.layout.partial.vocab);
+  runtime.LogRows(record::Site::kEmbed, record::kBeforeLayers, x);
   return {};
 }
 

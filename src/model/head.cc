@@ -14,6 +14,7 @@ void Head(const Runtime& runtime, const Weights& weights, const StepView& step, 
   runtime.RunParallel(*runtime.kernels.copy_rows, pick, rows, rows * hidden);
   const std::span<float> h = runtime.workspace.Take<float>(rows * hidden);
   runtime.Norm(picked, weights.final_norm, h);
+  runtime.LogLogitsRows(record::Site::kFinalNorm, h);
   runtime.Multiply(h, rows, weights.head, local);
   if (runtime.geometry.logit_softcap > 0) {
     runtime.MapInPlace(kernels::MapFunction::kSoftCap, static_cast<float>(runtime.geometry.logit_softcap), local);
@@ -28,8 +29,10 @@ Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float>
   runtime.ReportFlags();
   TRY(runtime.comm.GatherColumns({local.data(), vocab.rows, mine ? vocab.real : 0, vocab.begin}, rows,
                                  runtime.geometry.vocab, logits));
-  if (runtime.sites != nullptr && !logits.empty())
-    runtime.sites->Add("logits", record::kNoLayer, std::as_bytes(logits));
+  runtime.LogCollective(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()), true);
+  if (runtime.log != nullptr && !logits.empty()) {
+    runtime.log->LogitsRows(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()), logits);
+  }
   return {};
 }
 

@@ -62,7 +62,9 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
               const float* row_scale, const Sums& sums);
 
 /// Routed experts and the shared expert. Every rank routes every token and computes the experts it holds.
-void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x, const Sums& sums);
+///   layer  its number, for the log
+void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> x,
+              const Sums& sums);
 
 /// Logits of the wanted rows for the rank's share of the vocabulary.
 ///   x      [T, H] after the last block

@@ -20,7 +20,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
 
 // A GPU spends longer on launching the kernels of a short step than on running them.
 bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
-  return runtime_.device.backend() == Backend::kCuda && runtime_.comm.recordable() && runtime_.sites == nullptr &&
+  return runtime_.device.backend() == Backend::kCuda && runtime_.comm.recordable() && runtime_.log == nullptr &&
          output.hidden.empty() && step.tokens == static_cast<int64_t>(step.spans.size());
 }
 
@@ -64,15 +64,15 @@ Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
   switch (kind.mixer) {
     case plan::Mixer::kAttention:
       AttentionLayer(runtime_, w.attention, place, step, h, mixed);
-      TRY(runtime_.AddResidual({"attn", layer, partial.attention, w.mixer_norm}, mixed, x));
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, mixed, x));
       break;
     case plan::Mixer::kLatentAttention:
       LatentAttentionLayer(runtime_, w.latent, place, step, h, mixed);
-      TRY(runtime_.AddResidual({"attn", layer, partial.attention, w.mixer_norm}, mixed, x));
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, mixed, x));
       break;
     case plan::Mixer::kDeltaNet:
       DeltaNetLayer(runtime_, w.delta_net, w.index, step, h, mixed);
-      TRY(runtime_.AddResidual({"gdn", layer, partial.delta_net, w.mixer_norm}, mixed, x));
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.delta_net, w.mixer_norm}, mixed, x));
       break;
   }
 
@@ -80,10 +80,11 @@ Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
   const Sums channels = runtime_.NewSums(tokens);
   if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
     MlpLayer(runtime_, w.mlp, h, tokens, nullptr, channels);
-    return runtime_.AddResidual({"mlp", layer, partial.mlp, w.channel_norm}, channels, x);
+    return runtime_.AddResidual({record::Site::kChannels, layer, partial.mlp, w.channel_norm}, channels, x);
   }
-  MoeLayer(runtime_, w.moe, h, channels);
-  return runtime_.AddResidual({"moe", layer, partial.experts || partial.shared, w.channel_norm}, channels, x);
+  MoeLayer(runtime_, w.moe, layer, h, channels);
+  const bool partial_moe = partial.experts || partial.shared;
+  return runtime_.AddResidual({record::Site::kChannels, layer, partial_moe, w.channel_norm}, channels, x);
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size) {
@@ -102,8 +103,8 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const int64_t values = shard.delta_net.v_heads * delta.v_dim;
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + values;
   const int64_t gdn = (channels + values + 2 * shard.delta_net.v_heads) + channels + values;
-  // Pairs of a token and an expert: gate, up, act, and four words of routing.
-  const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4);
+  // Pairs of a token and an expert: gate, up, act, four words of routing, and three of its record.
+  const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4 + 3) + 1;
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;
   const int64_t head = size.rows * (2 * hidden + shard.vocab.rows);
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;

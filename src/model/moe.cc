@@ -25,7 +25,41 @@ struct Pairs {
   std::span<int32_t> order, slot_at, offsets;  // [P], [P], [S + 1]
 };
 
-Pairs Route(const Runtime& runtime, const MoeWeights& weights, std::span<const float> logits, int64_t tokens) {
+// Where the choice is kept for the log: nowhere without one.
+kernels::Route::Record RecordOf(const Runtime& runtime, int64_t tokens) {
+  if (runtime.log == nullptr) return {};
+  const int64_t pairs = tokens * runtime.geometry.moe.top_k;
+  device::Workspace& workspace = runtime.workspace;
+  return {workspace.Take<int32_t>(pairs).data(), workspace.Take<float>(pairs).data(),
+          workspace.Take<float>(pairs + tokens).data()};
+}
+
+// Notes what was chosen.
+void LogChoice(const Runtime& runtime, int64_t layer, int64_t tokens, const kernels::Route::Record& record,
+               std::span<const float> weights) {
+  if (runtime.log == nullptr) return;
+  const size_t pairs = weights.size();
+  std::vector<int32_t> experts;
+  std::vector<float> host[3];
+  runtime.log->Route(
+      layer,
+      {runtime.OnHost(std::span<const int32_t>(record.experts, pairs), &experts).data(),
+       runtime.OnHost(weights, &host[0]).data(),
+       runtime.OnHost(std::span<const float>(record.scores, pairs), &host[1]).data(),
+       runtime.OnHost(std::span<const float>(record.choice, pairs + static_cast<size_t>(tokens)), &host[2]).data()});
+}
+
+// Notes the pairs that this rank multiplies: what the kernels are about to be given.
+void LogExecution(const Runtime& runtime, int64_t layer, const Pairs& pairs) {
+  if (runtime.log == nullptr) return;
+  std::vector<int32_t> host[3];
+  const auto on_host = [&](std::span<const int32_t> values, size_t i) { return runtime.OnHost(values, &host[i]); };
+  const auto count = static_cast<size_t>(on_host(pairs.offsets, 0).back());
+  runtime.log->Execute(layer, on_host(pairs.order, 1).first(count), on_host(pairs.slot_at, 2).first(count));
+}
+
+Pairs Route(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> logits) {
+  const int64_t tokens = static_cast<int64_t>(logits.size()) / weights.router.n;
   const plan::MoeGeometry& moe = runtime.geometry.moe;
   device::Workspace& workspace = runtime.workspace;
   Pairs pairs;
@@ -50,7 +84,9 @@ Pairs Route(const Runtime& runtime, const MoeWeights& weights, std::span<const f
   args.renormalise = moe.router.renormalise;
   args.scaling = static_cast<float>(moe.router.scaling);
   args.slot_of = runtime.tables.slot_of;
+  args.record = RecordOf(runtime, tokens);
   runtime.kernels.route->run(args);
+  LogChoice(runtime, layer, tokens, args.record, pairs.weights);
   runtime.kernels.group_pairs->run({slots.data(), pairs.count, weights.experts.slots, pairs.order.data(),
                                     pairs.slot_at.data(), pairs.offsets.data()});
   return pairs;
@@ -85,13 +121,9 @@ void MultiplyPairs(const Runtime& runtime, const Pairs& pairs, const std::vector
   }
 }
 
-void RoutedExperts(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x,
-                   std::span<const float> logits, const Sums& sums) {
-  const ExpertWeights& experts = weights.experts;
+void RoutedExperts(const Runtime& runtime, const ExpertWeights& experts, const Pairs& pairs, std::span<const float> x,
+                   const Sums& sums) {
   const int64_t hidden = runtime.geometry.hidden, width = experts.width;
-  const int64_t tokens = static_cast<int64_t>(x.size()) / hidden;
-  if (width == 0) return;
-  const Pairs pairs = Route(runtime, weights, logits, tokens);
   const std::span<float> gate_up = runtime.workspace.Take<float>(pairs.count * 2 * width);  // [P, 2F]
   const std::span<float> act = runtime.workspace.Take<float>(pairs.count * width);          // [P, F]
   kernels::ExpertGemm::Args in;
@@ -122,7 +154,8 @@ void RoutedExperts(const Runtime& runtime, const MoeWeights& weights, std::span<
 
 }  // namespace
 
-void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const float> x, const Sums& sums) {
+void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> x,
+              const Sums& sums) {
   const device::Workspace::Frame frame(&runtime.workspace);
   const plan::MoeGeometry& moe = runtime.geometry.moe;
   const plan::Partials& partial = runtime.layout.partial;
@@ -133,10 +166,15 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, std::span<const
   if (weights.router_bias != nullptr) {
     runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
   }
+  runtime.LogRows(record::Site::kRouter, layer, logits);
+  const Pairs pairs = Route(runtime, weights, layer, logits);
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
-  if (partial.experts || !partial.shared || first) RoutedExperts(runtime, weights, x, logits, sums);
+  if (weights.experts.width > 0 && (partial.experts || !partial.shared || first)) {
+    LogExecution(runtime, layer, pairs);
+    RoutedExperts(runtime, weights.experts, pairs, x, sums);
+  }
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
     if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, nullptr, sums);
     const std::span<float> gates = runtime.workspace.Take<float>(tokens);

@@ -133,15 +133,34 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
     Norm(out, branch.norm, out);
     RunParallel(*kernels.add_sums, kernels::AddSums::Args{x.data(), nullptr, out.data()}, count, count * kElementWork);
   }
-  LogSite(branch.site, branch.layer, x);
+  LogCollective(branch.site, branch.layer, branch.partial);
+  LogRows(branch.site, branch.layer, x);
   return {};
 }
 
-void Runtime::LogSite(std::string_view site, int64_t layer, std::span<const float> values) const {
-  if (sites == nullptr) return;
-  std::vector<float> host(values.size());
-  device.Download(host.data(), values.data(), static_cast<int64_t>(values.size_bytes()));
-  sites->Add(site, layer, std::as_bytes(std::span(host)));
+void Runtime::LogRows(record::Site site, int64_t layer, std::span<const float> values) const {
+  if (log == nullptr) return;
+  std::vector<float> host;
+  log->Rows(site, layer, OnHost(values, &host));
+}
+
+void Runtime::LogLogitsRows(record::Site site, std::span<const float> values) const {
+  if (log == nullptr) return;
+  std::vector<float> host;
+  log->LogitsRows(site, static_cast<int64_t>(geometry.layers.size()), OnHost(values, &host));
+}
+
+void Runtime::LogCollective(record::Site site, int64_t layer, bool partial) const {
+  if (log == nullptr) return;
+  record::Collective made;
+  made.site = site;
+  made.layer = static_cast<int16_t>(layer);
+  if (partial) {
+    const comm::CollectiveFacts& facts = comm.last();
+    made = {site,         made.layer,  comm.size(),   facts.kind,       facts.configured,
+            facts.actual, facts.order, facts.payload, facts.accumulate, facts.round_at};
+  }
+  log->Count(made);
 }
 
 void Runtime::ReportFlags() const {

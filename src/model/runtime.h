@@ -7,7 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <span>
-#include <string_view>
+#include <vector>
 
 #include "base/result.h"
 #include "base/thread_pool.h"
@@ -21,7 +21,7 @@
 #include "model/weights.h"
 #include "plan/geometry.h"
 #include "plan/layout.h"
-#include "record/sites.h"
+#include "record/run_log.h"
 
 namespace trivet::model {
 
@@ -34,7 +34,7 @@ struct Sums {
 
 /// A residual branch: its site and layer, whether ranks hold parts of it, and the norm of its output, or null.
 struct Branch {
-  std::string_view site;
+  record::Site site = record::Site::kMixer;
   int64_t layer = 0;
   bool partial = true;
   const float* norm = nullptr;
@@ -61,7 +61,7 @@ struct Runtime {
   ThreadPool& pool;
   device::Workspace& workspace;
   cache::Caches& caches;
-  record::SiteLog* sites = nullptr;  // digests of what every rank must agree on, when asked for
+  record::RunLog* log = nullptr;  // what the run notes about itself, when asked for
 
   /// y = x w^T, complete on this rank.
   ///   x [m, K] row stride K;  y [m, N] dense
@@ -101,8 +101,20 @@ struct Runtime {
   /// Errors:  kPeer.
   Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const;
 
-  /// Keeps the digest of a site's values when digests were asked for.
-  void LogSite(std::string_view site, int64_t layer, std::span<const float> values) const;
+  /// Notes every token's values at a site, when a log is kept.
+  void LogRows(record::Site site, int64_t layer, std::span<const float> values) const;
+  /// The same for the rows whose logits are wanted.
+  void LogLogitsRows(record::Site site, std::span<const float> values) const;
+  /// Notes how the sum or gather of a site was made: the communicator's last, or none where no rank had a part.
+  void LogCollective(record::Site site, int64_t layer, bool partial) const;
+  /// Values where a log can read them: themselves on a processor, else a copy in `host`.
+  template <class T>
+  std::span<const T> OnHost(std::span<const T> values, std::vector<T>* host) const {
+    if (device.backend() == Backend::kCpu) return values;
+    host->resize(values.size());
+    device.Download(host->data(), values.data(), static_cast<int64_t>(values.size_bytes()));
+    return *host;
+  }
   /// Shows the other ranks which range flags this one has met.
   void ReportFlags() const;
 

@@ -28,5 +28,20 @@ TEST(Hash, EveryByteAndTheLengthCount) {
   EXPECT_NE(Hash64(std::span(bytes).first(299)), zero);
 }
 
+TEST(Hash128, KnownAnswersAndText) {
+  EXPECT_EQ(Hex(Hash128(std::string_view())), "99aa06d3014798d86001c324468d497f");
+  EXPECT_EQ(Hex(Hash128(std::string_view("abc"))), "06b05ab6733a618578af5f94892f3950");
+  const Digest digest = Hash128(std::string_view("abc"));
+  EXPECT_EQ(ParseDigest(Hex(digest)), digest);
+  EXPECT_EQ(ParseDigest("06b05ab6733a618578af5f94892f395"), std::nullopt);
+  EXPECT_EQ(ParseDigest("06b05ab6733a618578af5f94892f395G"), std::nullopt);
+}
+
+TEST(Hash128, ASumCarriesAndHasNoOrder) {
+  const Digest all{~uint64_t{0}, 3}, one{1, 0};
+  EXPECT_EQ(Add(all, one), (Digest{0, 4}));
+  EXPECT_EQ(Add(one, all), Add(all, one));
+}
+
 }  // namespace
 }  // namespace trivet

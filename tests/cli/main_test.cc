@@ -272,6 +272,48 @@ TEST_F(Program, AFullContextEndsAPipedChat) {
 }
 
 // A checkpoint of 70 billion bf16 weights in 30 files, whose data are holes: a plan reads headers alone.
+// The exit status of verify is the verdict; its report goes to standard output, what people read to standard error.
+TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
+  const auto path = [&](const char* name) { return dir_.Path(name); };
+  const std::string one = path("one"), three = path("three"), again = path("again"), bad = path("bad");
+  const std::string prompt = " -q --prompt 'Count from 48 to 50.' --max-tokens 4 ";
+  ASSERT_EQ(Run("generate demo" + prompt + "--proof digest --out " + one).status, 0);
+  ASSERT_EQ(Run("generate demo --ranks 3 --launch processes" + prompt + "--proof rows --out " + three).status, 0);
+  const Outcome equal = Run("verify " + one + " " + three);
+  EXPECT_EQ(equal.status, 0) << equal.err;
+  EXPECT_THAT(equal.err, HasSubstr("are equal"));
+  const Result<Json> report = ParseJson(equal.out, "report");
+  ASSERT_TRUE(report.ok());
+  EXPECT_EQ(Member(*report, "name"), "PASS");
+  EXPECT_EQ(Member(Member(*report, "comparisons")[0], "grade"), "bits");
+
+  EXPECT_EQ(Run("replay -q --from " + three + " --ranks 2 --out " + again).status, 0);
+  EXPECT_EQ(Run("verify " + one + " " + three + " " + again).status, 0);
+  EXPECT_EQ(Run("routes export " + three + " " + path("routes.safetensors")).status, 0);
+  Refused("routes export " + one + " " + path("r"), 5, {"--proof rows"});
+
+  ASSERT_EQ(
+      Run("generate demo --ranks 3 --fault partial-bf16:rank=1:site=4" + prompt + "--proof rows --out " + bad).status,
+      0);
+  const Outcome differs = Run("verify " + one + " " + bad);
+  EXPECT_EQ(differs.status, 77);
+  EXPECT_THAT(differs.err, HasSubstr("layer 2 resid1, request 0, position 0"));
+  EXPECT_THAT(differs.err, HasSubstr("bf16, before the sum"));
+
+  Refused("generate demo" + prompt + "--proof digest --out " + one, 2, {"new run"});
+  Refused("generate demo" + prompt + "--proof digest", 2, {"--proof-out"});
+  Refused("generate demo" + prompt + "--proof all --out x", 2, {"digest, rows or full"});
+  Refused("verify " + path("none"), 3, {"folder of a run"});
+  std::filesystem::remove(one + "/COMPLETE");
+  EXPECT_EQ(Run("verify " + one).status, 13);
+}
+
+TEST_F(Program, TheVerifierPassesItsOwnTest) {
+  const Outcome outcome = Run("verify --selftest");
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_THAT(outcome.err, HasSubstr("of 10000 runs with a byte changed, 0 accepted"));
+}
+
 TEST_F(Program, APlanOf140GigabytesTakesUnderASecond) {
   const char* const config =
       R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,

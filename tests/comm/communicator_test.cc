@@ -380,5 +380,35 @@ TEST(PlantedFaults, RankOrderChangesTheRankThatHasIt) {
   for (size_t rank = 0; rank < 3; ++rank) EXPECT_EQ(SameBytes(results[rank], Sum<float>(3, 0, 200)), rank != 1) << rank;
 }
 
+// What the communicator says of its last sum is what its own code did.
+TEST(CollectiveFacts, SayHowASumWasMade) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank, {FaultKind::kPartialBF16, 1, 1, 0});
+    EXPECT_EQ(comm.last().kind, "none");
+    std::vector<int64_t> few(3, rank), many(200000, rank);
+    ASSERT_TRUE(comm.AllReduce(std::span<int64_t>(few)).ok());
+    EXPECT_EQ(comm.last().kind, "all-reduce");
+    EXPECT_EQ(comm.last().actual, "one-shot");
+    EXPECT_EQ(comm.last().configured, "one-shot");
+    EXPECT_EQ(comm.last().order, "any");
+    EXPECT_EQ(comm.last().accumulate, "i64");
+    ASSERT_TRUE(comm.AllReduce(std::span<int64_t>(many)).ok());
+    EXPECT_EQ(comm.last().actual, "two-shot");
+    EXPECT_EQ(comm.last().configured, "two-shot");
+    // The second sum of a step is the one with the fault.
+    EXPECT_EQ(comm.last().round_at, rank == 1 ? "bf16, before the sum" : "the grid, before the sum");
+    std::vector<float> floats(3, 1.0F);
+    ASSERT_TRUE(comm.AllReduce(std::span<float>(floats)).ok());
+    EXPECT_EQ(comm.last().order, "ascending ranks");
+    EXPECT_EQ(comm.last().payload, "f32");
+  });
+  const std::unique_ptr<Group> alone = MakeGroup(1);
+  Communicator comm(alone.get(), 0);
+  std::vector<float> values(3, 1.0F);
+  ASSERT_TRUE(comm.AllReduce(std::span<float>(values)).ok());
+  EXPECT_EQ(comm.last().kind, "none");
+}
+
 }  // namespace
 }  // namespace trivet::comm

@@ -11,8 +11,6 @@
 namespace trivet::engine {
 namespace {
 
-using testing::HasSubstr;
-
 sched::StepPlan ThreeTokens() {
   sched::StepPlan plan;
   plan.tokens = {5, 6, 7};
@@ -29,7 +27,7 @@ sched::StepPlan ThreeTokens() {
 RankOptions SmallOptions() {
   RankOptions options;
   options.limits = {2, 16, 16, 16, 4, 64};
-  options.sites = true;
+  options.proof.level = record::Level::kDigest;
   return options;
 }
 
@@ -66,36 +64,14 @@ TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {
   EXPECT_TRUE(first->Announce(nullptr).ok());
   thread.join();
   EXPECT_TRUE(served.ok());
-  // Embedding, two sites a layer, and on rank 0 the logits.
+  // Of three tokens the embedding, and in every layer two sites and the router's; of one the final norm, and on rank 0
+  // the logits.
   const size_t layers = small_.model().geometry.layers.size();
-  EXPECT_EQ(first->sites().digests().size(), 2 + 2 * layers);
-  EXPECT_EQ(second->sites().digests().size(), 1 + 2 * layers);
+  EXPECT_EQ(first->log()->bounds().size(), 3 * (1 + 3 * layers) + 2);
+  EXPECT_EQ(second->log()->bounds().size(), 3 * (1 + 3 * layers) + 1);
+  EXPECT_EQ(first->log()->decisions().size(), 3 * layers);
   EXPECT_EQ(first->range_flags(), kernels::kInRange);
   EXPECT_GT(first->weight_bytes(), 0);
-}
-
-TEST_F(TwoRanks, RanksWithOtherWeightsAreFoundOut) {
-  // Where nothing is reduced, the fault of rank 1 stays its own.
-  plan::LayoutOptions options;
-  options.ranks = 2;
-  options.cuts = {{"gdn", "replicate"}};
-  layout_ = plan::MakeLayout(small_.model().geometry, options).value();
-  RankOptions faulty = SmallOptions();
-  faulty.fault = {comm::FaultKind::kSplitK, 1, 0, 0};
-  const auto first = Worker(0, faulty), second = Worker(1, faulty);
-  Status served;
-  std::thread thread([&] { served = second->Serve(); });
-  const sched::StepPlan plan = ThreeTokens();
-  std::vector<float> logits(static_cast<size_t>(small_.vocab()));
-  ASSERT_TRUE(first->Announce(&plan).ok());
-  const Status ran = first->RunStep(plan, {logits, {}});
-  thread.join();
-  ASSERT_FALSE(ran.ok());
-  EXPECT_EQ(ran.error().code, Code::kPeer);
-  EXPECT_THAT(ran.error().message, HasSubstr("rank 1: expected the digest"));
-  EXPECT_THAT(ran.error().message, HasSubstr("layer 0 gdn"));
-  ASSERT_FALSE(served.ok());
-  EXPECT_EQ(served.error().message, ran.error().message);
 }
 
 TEST_F(TwoRanks, LoadingEndsWhenTheGroupHasFailed) {

@@ -193,6 +193,35 @@ TEST(Route, TiesGoToTheLowerExpertAndWeightsSumToOne) {
   EXPECT_NEAR(weights[3], rest / sum, 1e-7);
 }
 
+TEST(Route, TheRecordHasIdsScoresAndTheBestThatWasNotChosen) {
+  const float logits[] = {1, 3, 2, 3, -5, 3, 2}, correction[] = {0, 0, 9, 0, 0, 0, 0};
+  const int32_t slot_of[] = {-1, 4, -1, -1, -1, 0, 2};
+  int32_t slots[4], experts[4];
+  float weights[4], scores[4], choice[5];
+  Route::Args args{logits, 7, 7, 4, slots, weights, 0, 1};
+  args.slot_of = slot_of;
+  args.record = {experts, scores, choice};
+  RouteRef(args);
+  EXPECT_EQ(std::vector(experts, experts + 4), (std::vector<int32_t>{1, 3, 5, 2}));
+  EXPECT_EQ(std::vector(slots, slots + 4), (std::vector<int32_t>{4, -1, 0, -1}));
+  EXPECT_EQ(std::vector(scores, scores + 4), (std::vector<float>{3, 3, 3, 2}));
+  EXPECT_EQ(std::vector(choice, choice + 5), (std::vector<float>{3, 3, 3, 2, 2}));
+  args.kind = RouterKind::kSigmoid;
+  args.correction = correction;
+  RouteRef(args);
+  EXPECT_EQ(std::vector(experts, experts + 4), (std::vector<int32_t>{2, 1, 3, 5}));
+  EXPECT_EQ(choice[0], scores[0] + 9);
+  EXPECT_EQ(choice[4], Sigmoid<ScalarOps>(2.0F));
+  // Without one that was not chosen.
+  float all[7], more[8];
+  int32_t every[7], unused[7];
+  float unused_weights[7];
+  args = {logits, 7, 7, 7, unused, unused_weights, 0, 1};
+  args.record = {every, all, more};
+  RouteRef(args);
+  EXPECT_EQ(more[7], -std::numeric_limits<float>::infinity());
+}
+
 TEST(Route, EqualsASortForRandomLogits) {
   std::mt19937_64 random(76);
   for (int round = 0; round < 300; ++round) {

@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kTokens = 9;
 
 void AddExperts(const RankFixture& rank, const std::vector<float>& x, const Sums& sums) {
-  MoeLayer(rank.runtime(), rank.weights().layers[0].moe, x, sums);
+  MoeLayer(rank.runtime(), rank.weights().layers[0].moe, 0, x, sums);
 }
 
 // Also with one of the two kinds of experts on every rank, which must then count once.
@@ -51,6 +51,38 @@ TEST(MoeLayer, AllReplicatedIsTheWholeEverywhere) {
     if (r == 0) first.assign(sums.fixed.begin(), sums.fixed.end());
     EXPECT_TRUE(std::equal(first.begin(), first.end(), sums.fixed.begin())) << "rank " << r;
   }
+}
+
+// The log has what was chosen, and what this rank then multiplied: of every token the pairs whose experts it holds.
+TEST(MoeLayer, NotesDecisionsAndExecutions) {
+  const plan::Geometry geometry = SmallGeometry();
+  const std::vector<float> x = Activations(kTokens, geometry.hidden);
+  const plan::Layout layout = MakeLayout(geometry, 2, "experts", "whole");
+  std::vector<record::DecisionRecord> decisions;
+  size_t executed = 0;
+  for (int64_t r = 0; r < 2; ++r) {
+    const RankFixture rank(geometry, layout, {.rank = r, .tokens = kTokens, .log = true});
+    record::RunLog& log = *rank.runtime().log;
+    std::vector<record::RowRecord> rows;
+    for (int64_t t = 0; t < kTokens; ++t) rows.push_back({record::GlobalToken(3, t), 0, 0, 1, 0});
+    log.BeginStep(rows, {});
+    AddExperts(rank, x, rank.runtime().NewSums(kTokens));
+    ASSERT_EQ(log.decisions().size(), static_cast<size_t>(kTokens));
+    ASSERT_EQ(log.bounds().size(), static_cast<size_t>(kTokens));  // the router's logits
+    for (size_t t = 0; t < log.decisions().size(); ++t) {
+      EXPECT_EQ(log.decisions()[t].token, record::GlobalToken(3, static_cast<int64_t>(t)));
+      if (r == 0) continue;
+      EXPECT_EQ(log.decisions()[t].digest, decisions[t].digest) << "ranks choose alike";
+    }
+    decisions = log.decisions();
+    const std::vector<int64_t>& slots = layout.shards[static_cast<size_t>(r)].experts.slots;
+    for (const record::ExecuteRecord& done : log.executions()) {
+      const auto pair = static_cast<size_t>(record::PositionOf(done.token) * geometry.moe.top_k + done.slot);
+      EXPECT_EQ(log.route_slots()[pair].expert, slots[done.local_slot]);
+    }
+    executed += log.executions().size();
+  }
+  EXPECT_EQ(executed, static_cast<size_t>(kTokens * geometry.moe.top_k));
 }
 
 }  // namespace

@@ -90,6 +90,7 @@ struct FixtureOptions {
   bool alone =
       false;  // in a group of one, where collectives leave the rank's part as it is; else they must not be called
   bool zeros = false;  // all weights are zero
+  bool log = false;    // keep a log; RunLog::BeginStep is then to be called first
 };
 
 /// Everything that one rank needs to run layers. Not movable: the runtime refers to its parts.
@@ -110,8 +111,13 @@ class RankFixture {
                 .value()),
         caches_(std::move(cache::Caches::Make(device_, geometry_, shard_, {8, 2})).value()),
         kernels_(std::move(kernels::SelectKernels(kernels::CpuTarget(), {})).value()),
-        runtime_{geometry_, layout_,    shard_,  kernels_, kernels::Numerics::kExact, device_, tables_, comm_,
-                 pool_,     workspace_, caches_, &sites_},
+        log_({record::Level::kFull,
+              {},
+              geometry_.moe.top_k,
+              std::vector<record::Address>(static_cast<size_t>(geometry_.moe.experts)),
+              0}),
+        runtime_{geometry_, layout_, shard_,     kernels_, kernels::Numerics::kExact,    device_, tables_,
+                 comm_,     pool_,   workspace_, caches_,  options.log ? &log_ : nullptr},
         weights_(std::move(Weights::Bind(device_, geometry_, shard_, Load(options))).value()) {}
   RankFixture(const RankFixture&) = delete;
   RankFixture& operator=(const RankFixture&) = delete;
@@ -175,7 +181,7 @@ class RankFixture {
   device::Workspace workspace_;
   cache::Caches caches_;
   const kernels::Kernels kernels_;
-  record::SiteLog sites_;
+  record::RunLog log_;
   const Runtime runtime_;
   Weights weights_;
 };

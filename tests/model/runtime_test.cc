@@ -40,7 +40,8 @@ TEST(Runtime, LongWorkShowsProgress) {
 }
 
 TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
-  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2, .log = true});
+  rank.runtime().log->BeginStep({{5, 0, 0, 1, 0}, {record::kPadding, 0, 1, 1, 0}}, {});
   const Sums sums = rank.runtime().NewSums(2);
   ASSERT_EQ(sums.fixed.size(), static_cast<size_t>(2 * Small().hidden));
   EXPECT_TRUE(sums.fast.empty());
@@ -49,10 +50,17 @@ TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
     ASSERT_EQ(sums.fixed[i], 0);
     sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
   }
-  ASSERT_TRUE(rank.runtime().AddResidual({"attn", 3, true, nullptr}, sums, x).ok());
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
-  ASSERT_EQ(rank.runtime().sites->digests().size(), 1U);
-  EXPECT_EQ(rank.runtime().sites->digests()[0], (record::SiteDigest{"attn", 3, Hash64(std::as_bytes(std::span(x)))}));
+  // One of the two rows is padding.
+  ASSERT_EQ(rank.runtime().log->bounds().size(), 1U);
+  const record::BoundRecord& bound = rank.runtime().log->bounds()[0];
+  EXPECT_EQ(bound.token, 5);
+  EXPECT_EQ(bound.site, record::Site::kMixer);
+  EXPECT_EQ(bound.layer, 3);
+  EXPECT_EQ(bound.digest, Hash128(std::as_bytes(std::span<const float>(x).first(x.size() / 2))));
+  ASSERT_EQ(rank.runtime().log->collectives().size(), 1U);
+  EXPECT_EQ(rank.runtime().log->collectives().begin()->first.kind, "none");
 }
 
 TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
@@ -64,7 +72,7 @@ TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
     total[i] = static_cast<float>(i);
   }
   rank.runtime().Norm(total, rank.weights().final_norm, normed);
-  ASSERT_TRUE(rank.runtime().AddResidual({"attn", 3, false, rank.weights().final_norm}, sums, x).ok());
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, false, rank.weights().final_norm}, sums, x).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + normed[i]);
 }
 

@@ -1,115 +1,153 @@
 // SPDX-License-Identifier: Apache-2.0
-// Planted faults: each mistake that a layout can hide changes a digest, and the first one names the place.
+// Planted faults: each mistake that a layout can hide is found by verifying the recorded run, and the finding names the
+// place.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
-
-#include "record/sites.h"
+#include "proof/verify.h"
+#include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
 
 namespace trivet {
 namespace {
 
-using testing::HasSubstr;
+using engine::Launch;
+using kernels::Numerics;
+using proof::Verdict;
 using testing::StartsWith;
 
-// What a run with --sites leaves.
-struct Digests {
-  std::vector<record::SiteDigest> sites;
-  std::string error;  // of scoring
+// How a run is made.
+struct Setting {
+  std::string fault;
+  Numerics numerics = Numerics::kExact;
+  int64_t ranks = 3;
+  Launch launch = Launch::kThreads;
+  int64_t tokens = 20;
+  std::string experts = {};  // cut
 };
 
-Digests DigestsOf(const std::string& fault, kernels::Numerics numerics,
-                  engine::Launch launch = engine::Launch::kThreads, int64_t tokens = 20) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
-  engine::EngineOptions options;
-  options.layout.ranks = 3;
-  options.launch = launch;
-  options.numerics = numerics;
-  options.sites = true;
-  if (!fault.empty()) {
-    const Result<comm::Fault> parsed = comm::ParseFault(fault);
-    CHECK_MSG(parsed.ok(), parsed.error().message);
-    options.fault = *parsed;
+class PlantedFault : public testing::Test {
+ protected:
+  // Records and seals a run.
+  proof::NamedFiles Record(const Setting& setting, record::Level level = record::Level::kRows) {
+    engine::EngineOptions options;
+    options.layout.ranks = setting.ranks;
+    if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
+    options.launch = setting.launch;
+    options.numerics = setting.numerics;
+    options.proof.level = level;
+    options.proof.dir = dir_.Path("run" + std::to_string(runs_++));
+    options.proof.command = "test";
+    if (!setting.fault.empty()) {
+      const Result<comm::Fault> parsed = comm::ParseFault(setting.fault);
+      CHECK_MSG(parsed.ok(), parsed.error().message);
+      options.fault = *parsed;
+    }
+    auto engine = engine::Engine::Start(model_, options, {});
+    CHECK_MSG(engine.ok(), engine.error().message);
+    const auto tokens = support::RandomTokens(setting.tokens, model_.geometry.vocab, 5);
+    const auto scored = engine::Score(engine->get(), {{tokens}, true, false});
+    CHECK_MSG(scored.ok(), scored.error().message);
+    const Status sealed = (*engine)->SealProof();
+    CHECK_MSG(sealed.ok(), sealed.error().message);
+    return {options.proof.dir, proof::ReadRunDir(options.proof.dir).value()};
   }
-  auto engine = engine::Engine::Start(model, options, {});
-  CHECK_MSG(engine.ok(), engine.error().message);
-  const auto scored =
-      engine::Score(engine->get(), {{support::RandomTokens(tokens, model.geometry.vocab, 5)}, true, false});
-  return {(*engine)->sites().digests(), scored.ok() ? "" : scored.error().message};
+  // The finding for a run with a fault, compared with one without.
+  proof::Finding Caught(const Setting& setting) {
+    Setting clean = setting;
+    clean.fault.clear();
+    return proof::Verify({Record(clean), Record(setting)}, {}).finding;
+  }
+
+  const engine::OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
+  const TempDir dir_;
+  int runs_ = 0;
+};
+
+TEST_F(PlantedFault, WithoutOneRunsAreEqual) {
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+    const proof::NamedFiles first = Record({"", numerics}, record::Level::kFull);
+    const proof::NamedFiles second = Record({"", numerics, 3, Launch::kProcesses}, record::Level::kFull);
+    const proof::Report report = proof::Verify({first, second}, {true});
+    EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+    EXPECT_EQ(Member(report.json["comparisons"][0], "decisions"), 20 * 8);
+  }
 }
 
-// The first difference to a run without a fault.
-std::optional<std::string> Caught(const std::string& fault, kernels::Numerics numerics) {
-  const Digests clean = DigestsOf("", numerics);
-  EXPECT_EQ(clean.error, "");
-  return record::FirstDifference(clean.sites, DigestsOf(fault, numerics).sites);
-}
-
-TEST(Fault, WithoutOneTwoRunsAreEqual) {
-  for (const auto numerics : {kernels::Numerics::kExact, kernels::Numerics::kFast}) {
-    const Digests a = DigestsOf("", numerics), b = DigestsOf("", numerics, engine::Launch::kProcesses);
-    EXPECT_EQ(a.error, "");
-    EXPECT_EQ(b.error, "");
-    EXPECT_FALSE(a.sites.empty());
-    EXPECT_EQ(record::FirstDifference(a.sites, b.sites), std::nullopt);
+TEST_F(PlantedFault, LayoutsOfOneModelAreEqual) {
+  std::vector<proof::NamedFiles> runs = {Record({"", Numerics::kExact, 1}, record::Level::kFull)};
+  for (const int64_t ranks : {2, 3, 5}) {
+    for (const char* cut : {"width", "whole", "replicate"}) {
+      runs.push_back(Record({"", Numerics::kExact, ranks, Launch::kThreads, 20, cut}, record::Level::kFull));
+    }
   }
+  const proof::Report report = proof::Verify(runs, {});
+  EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
 }
 
 // A step of the demo has 16 reduced sites: in every layer the mixer (gdn, gdn, gdn, attn, ...) and the experts.
-struct Planted {
-  const char* fault;
-  const char* site;
-};
-
-class SumFault : public testing::TestWithParam<Planted> {};
-
-TEST_P(SumFault, IsNamedInBothModes) {
-  for (const auto numerics : {kernels::Numerics::kExact, kernels::Numerics::kFast}) {
-    const std::optional<std::string> caught = Caught(GetParam().fault, numerics);
-    ASSERT_TRUE(caught.has_value());
-    EXPECT_THAT(*caught, StartsWith(std::string(GetParam().site) + ": digest "));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Kinds, SumFault,
-                         testing::Values(Planted{"partial-bf16:rank=1:site=4", "layer 2 gdn"},
-                                         Planted{"partial-bf16:rank=0:site=0", "layer 0 gdn"},
-                                         Planted{"partial-bf16:rank=2:site=15", "layer 7 moe"},
-                                         Planted{"local-scale:rank=1:site=6", "layer 3 attn"},
-                                         Planted{"local-scale:rank=2:site=1", "layer 0 moe"},
-                                         // Leaves are cut when weights are loaded, so the first product shows it.
-                                         Planted{"split-k:rank=1", "layer 0 gdn"},
-                                         Planted{"split-k:rank=0", "layer 0 gdn"}));
-
-TEST(Fault, RankOrderCannotMatterToIntegers) {
-  for (const char* fault : {"rank-order:rank=1", "rank-order:rank=2"}) {
-    EXPECT_EQ(Caught(fault, kernels::Numerics::kExact), std::nullopt) << fault;
-    EXPECT_EQ(DigestsOf(fault, kernels::Numerics::kExact).error, "") << fault;
-  }
-}
-
-// Few tokens: every rank adds for itself, so the faulty one disagrees with the others at once.
-TEST(Fault, RankOrderInFastModeIsADisagreementOfRanks) {
-  for (const auto launch : {engine::Launch::kThreads, engine::Launch::kProcesses}) {
-    for (const int64_t rank : {1, 2}) {
-      const Digests found = DigestsOf("rank-order:rank=" + std::to_string(rank), kernels::Numerics::kFast, launch);
-      EXPECT_THAT(found.error, HasSubstr("rank " + std::to_string(rank)));
-      EXPECT_THAT(found.error, HasSubstr("layer 0 gdn"));
+TEST_F(PlantedFault, OfASumIsNamedInBothModes) {
+  const struct {
+    const char* fault;
+    const char* place;
+  } cases[] = {{"partial-bf16:rank=1:site=4", "layer 2 resid1"},
+               {"partial-bf16:rank=2:site=15", "layer 7 resid2"},
+               {"local-scale:rank=1:site=6", "layer 3 resid1"},
+               {"local-scale:rank=2:site=1", "layer 0 resid2"}};
+  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
+    for (const auto& one : cases) {
+      const proof::Finding finding = Caught({one.fault, numerics});
+      EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch) << one.fault;
+      EXPECT_THAT(finding.message, StartsWith(one.place)) << one.fault;
+      // The record of the sum says where the value was rounded.
+      EXPECT_NE(finding.where["reduction"]["a"]["round_at"], finding.where["reduction"]["b"]["round_at"]) << one.fault;
     }
   }
 }
 
+// Leaves are cut when weights are loaded, so the first product of the rank shows it: the router's, which all ranks
+// have.
+TEST_F(PlantedFault, SplitLeavesAreADisagreementOfRanks) {
+  const proof::Finding finding = Caught({"split-k:rank=1"});
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 0 router"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"tp"}));
+}
+
+TEST_F(PlantedFault, RankOrderCannotMatterToIntegers) {
+  EXPECT_EQ(Caught({"rank-order:rank=1"}).verdict, Verdict::kPass);
+}
+
+TEST_F(PlantedFault, AnExpertInAnothersSlotIsFoundInItsBytes) {
+  for (const char* cut : {"whole", "width"}) {
+    const proof::Report report =
+        proof::Verify({Record({"wrong-slot:rank=1:site=2", Numerics::kExact, 3, Launch::kThreads, 20, cut})}, {});
+    EXPECT_EQ(report.finding.verdict, Verdict::kSlotWeightDigestMismatch) << cut;
+    EXPECT_EQ(report.finding.where["layer"], 2) << cut;
+  }
+}
+
+TEST_F(PlantedFault, AnotherAlgorithmIsASilentFallback) {
+  const proof::Report report = proof::Verify({Record({"fallback"})}, {});
+  EXPECT_EQ(report.finding.verdict, Verdict::kSilentFallback) << report.finding.message;
+}
+
+// Few tokens: every rank adds for itself, so the faulty one disagrees with the others at once.
+TEST_F(PlantedFault, RankOrderInFastModeIsADisagreementOfRanks) {
+  for (const Launch launch : {Launch::kThreads, Launch::kProcesses}) {
+    const proof::Finding finding = Caught({"rank-order:rank=2", Numerics::kFast, 3, launch});
+    EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+    EXPECT_THAT(finding.message, StartsWith("layer 0 resid1"));
+    EXPECT_EQ(finding.where["dimensions"], Json::array({"tp"}));
+  }
+}
+
 // Many tokens: the faulty rank adds a share for everybody, so all agree, on other bits than without the fault.
-TEST(Fault, RankOrderInFastModeShowsInSharedSums) {
-  const Digests clean = DigestsOf("", kernels::Numerics::kFast, engine::Launch::kThreads, 200);
-  const Digests found = DigestsOf("rank-order:rank=1", kernels::Numerics::kFast, engine::Launch::kThreads, 200);
-  EXPECT_EQ(clean.error, "");
-  EXPECT_EQ(found.error, "");
-  const std::optional<std::string> difference = record::FirstDifference(clean.sites, found.sites);
-  ASSERT_TRUE(difference.has_value());
-  EXPECT_THAT(*difference, StartsWith("layer 0 gdn: digest "));
+TEST_F(PlantedFault, RankOrderInFastModeShowsInSharedSums) {
+  const proof::Finding finding = Caught({"rank-order:rank=1", Numerics::kFast, 3, Launch::kThreads, 200});
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 0 resid1"));
+  EXPECT_EQ(finding.where["reduction"]["b"]["order"], "from the own rank");
 }
 
 }  // namespace

@@ -286,7 +286,6 @@ TEST_F(LayoutIdentity, FastModeRepeatsItself) {
   for (const int64_t ranks : {1, 3}) {
     EngineOptions options = AtRanks(ranks);
     options.numerics = kernels::Numerics::kFast;
-    options.sites = true;  // the engine reports ranks that disagree
     const std::vector<float> first = LogitsOf(options, Base().all, 0);
     for (const size_t batch : {0, 1, 7}) {
       Compare(first, LogitsOf(options, Base().all, batch),

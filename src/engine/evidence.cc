@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/str.h"
+#include "engine/expert_digests.h"
+
+namespace trivet::engine {
+namespace {
+
+const char* RouterKindName(plan::RouterKind kind) {
+  switch (kind) {
+    case plan::RouterKind::kSoftmaxChosen:
+      return "softmax of the chosen";
+    case plan::RouterKind::kSoftmaxAll:
+      return "softmax of all";
+    case plan::RouterKind::kSigmoid:
+      break;
+  }
+  return "sigmoid";
+}
+
+// [begin, end) of every rank.
+template <class Range>
+Json Ranges(const plan::Layout& layout, const char* unit, const Range& range) {
+  Json ranges = Json::array();
+  for (const plan::RankShard& shard : layout.shards) {
+    const auto [begin, end] = range(shard);
+    ranges.push_back(Json::array({begin, end}));
+  }
+  return Json{{"unit", unit}, {"ranges", ranges}};
+}
+
+std::pair<int64_t, int64_t> RangeOf(const plan::WidthShard& width) { return {width.begin, width.begin + width.real}; }
+
+}  // namespace
+
+std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kernels, int64_t level) {
+  const bool matrix = kernels.gemm->contract == kernels::Contract::kMatrix ||
+                      kernels.expert_gemm->contract == kernels::Contract::kMatrix;
+  return fmt::format("{}/leaf256-head-width128/{}/kv64/gdn-recurrent/f32",
+                     numerics == kernels::Numerics::kExact ? "trivet.exact.v1/g30" : "trivet.fast.v1",
+                     matrix ? fmt::format("mma16x2-sm{}", level) : "chain");
+}
+
+ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout) {
+  ExpertGroups groups;
+  groups.ep_rank.resize(static_cast<size_t>(layout.ranks), -1);
+  if (geometry.moe.experts == 0) return groups;
+  groups.placement = layout.placement ? *layout.placement : plan::Placement::Identity(geometry.moe.experts).value();
+  for (int64_t rank = 0; rank < layout.ranks; ++rank) {
+    const plan::ExpertShard& shard = layout.shards[static_cast<size_t>(rank)].experts;
+    // Experts that every rank holds come from rank 0 alone where the shared expert is a part of the sum.
+    const bool computes = layout.partial.experts || !layout.partial.shared || rank == 0;
+    if (computes && shard.channels.real > 0 && !shard.slots.empty())
+      groups.ep_rank[static_cast<size_t>(rank)] = shard.group;
+  }
+  return groups;
+}
+
+record::LogOptions LogOptionsOf(const plan::Geometry& geometry, const plan::Layout& layout, const ProofOptions& options,
+                                const std::string& contract) {
+  record::LogOptions log;
+  log.level = options.level;
+  log.domain = Hash128(contract);
+  log.top_k = geometry.moe.top_k;
+  for (const plan::ExpertAddress& address : GroupsOf(geometry, layout).placement.Addresses()) {
+    log.addresses.push_back({static_cast<uint16_t>(address.ep_rank), static_cast<uint16_t>(address.local_slot)});
+  }
+  return log;
+}
+
+Json RecordedLayout(const plan::Geometry& geometry, const plan::Layout& layout, const std::string& group,
+                    size_t requests) {
+  const ExpertGroups groups = GroupsOf(geometry, layout);
+  Json channels = Json::array();
+  for (const plan::RankShard& shard : layout.shards) {
+    const auto [begin, end] = RangeOf(shard.experts.channels);
+    channels.push_back(Json::array({begin, end}));
+  }
+  const auto layers = static_cast<int64_t>(geometry.layers.size());
+  return {{"schema", "trivet.layout.v1"},
+          {"group", group},
+          {"world", layout.ranks},
+          {"rank_order", Json::array({"tp", "cp", "dp", "pp"})},
+          {"sizes",
+           {{"tp", layout.ranks},
+            {"cp", 1},
+            {"dp", 1},
+            {"pp", 1},
+            {"ep", std::max<int64_t>(1, groups.placement.ep_size())}}},
+          {"sp", false},
+          {"cp_layout", "contiguous"},
+          {"split_order", Json::array({"cp", "sp"})},
+          {"expert_group_over", Json::array({"tp"})},
+          {"stages", Json::array({Json{{"pp", 0}, {"layers", Json::array({Json::array({0, layers})})}}})},
+          {"dp_assignment", {{"mode", "recorded"}, {"requests", std::vector<int64_t>(requests)}}},
+          {"experts", {{"width", geometry.moe.width}, {"ep_rank", groups.ep_rank}, {"channels", channels}}},
+          {"plan", plan::LayoutJson(layout)}};
+}
+
+Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record::Site site, int64_t layer) {
+  using plan::RankShard;
+  if (site == record::Site::kEmbed || site == record::Site::kLogits) {
+    return Ranges(layout, "vocabulary row", [](const RankShard& shard) {
+      return std::pair(shard.vocab.begin, shard.vocab.begin + shard.vocab.real);
+    });
+  }
+  const plan::LayerGeometry& kind = geometry.layers[static_cast<size_t>(layer)];
+  if (site == record::Site::kMixer && kind.mixer == plan::Mixer::kDeltaNet) {
+    return Ranges(layout, "value head", [](const RankShard& shard) {
+      return std::pair(shard.delta_net.v_begin, shard.delta_net.v_begin + shard.delta_net.v_real);
+    });
+  }
+  if (site == record::Site::kMixer) {
+    return Ranges(layout, "query head", [](const RankShard& shard) {
+      return std::pair(shard.attention.q_begin, shard.attention.q_begin + shard.attention.q_real);
+    });
+  }
+  if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
+    return Ranges(layout, "channel", [](const RankShard& shard) { return RangeOf(shard.mlp); });
+  }
+  return {{"experts", Ranges(layout, "channel of held experts",
+                             [](const RankShard& shard) { return RangeOf(shard.experts.channels); })},
+          {"placement", GroupsOf(geometry, layout).placement.version},
+          {"shared", Ranges(layout, "channel", [](const RankShard& shard) { return RangeOf(shard.shared); })}};
+}
+
+Json KnobJson(const Knob& knob) {
+  const bool applied = knob.actual == knob.materialized;
+  return {{"path", knob.path},
+          {"requested", knob.requested},
+          {"materialized", knob.materialized},
+          {"actual", knob.actual},
+          {"status", applied ? "applied" : "fallback"},
+          {"evidence", knob.evidence}};
+}
+
+Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract) {
+  TRY_ASSIGN(const Digest checkpoint, CheckpointDigest(model.checkpoint));
+  // A GGUF file has its tokenizer in it.
+  const Result<std::string> tokenizer = ReadTextFile(model.files.dir + "/tokenizer.json", int64_t{1} << 30);
+  return Json{{"family", model.geometry.family},
+              {"checkpoint", Hex(checkpoint)},
+              {"config", Hex(Hash128(DumpJson(model.files.text_config)))},
+              {"tokenizer", tokenizer.ok() ? Hex(Hash128(*tokenizer)) : "none"},
+              {"contract", contract}};
+}
+
+Json RouterJson(const plan::Geometry& geometry) {
+  Json layers = Json::array();
+  for (size_t i = 0; i < geometry.layers.size(); ++i) {
+    if (geometry.layers[i].channel_mixer == plan::ChannelMixer::kMoe) layers.push_back(i);
+  }
+  if (layers.empty()) return {{"layers", layers}};
+  const plan::RouterGeometry& router = geometry.moe.router;
+  return {{"layers", layers},
+          {"experts", geometry.moe.experts},
+          {"top_k", geometry.moe.top_k},
+          {"mode", RouterKindName(router.kind)},
+          {"groups", router.groups},
+          {"groups_kept", router.groups_kept},
+          {"tie_break", "lower expert"},
+          {"gate", {{"sharded", false}, {"hidden", geometry.hidden}, {"experts", geometry.moe.experts}}}};
+}
+
+Json RequestsJson(const std::vector<RecordedRequest>& requests, const std::vector<record::RowRecord>& rows) {
+  std::map<int64_t, int64_t> computed;
+  for (const record::RowRecord& row : rows) {
+    int64_t& most = computed[record::RequestOf(row.token)];
+    most = std::max(most, record::PositionOf(row.token) + 1);
+  }
+  Json list = Json::array();
+  for (const RecordedRequest& request : requests) {
+    const auto ordinal = static_cast<int64_t>(request.id);
+    list.push_back({{"request", ordinal},
+                    {"prompt", request.prompt},
+                    {"sampled", request.sampled},
+                    {"computed", computed[ordinal]},
+                    {"logits_from", request.logits_from}});
+  }
+  return list;
+}
+
+}  // namespace trivet::engine

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/expert_digests.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/load.h"
+
+namespace trivet::engine {
+namespace {
+
+// A loaded tensor where the processor reads it, element by element.
+class Values {
+ public:
+  Values(const model::LoadedTensors& tensors, const device::Device& device, const std::string& name) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) return;
+    tensor_ = &found->second;
+    data_ = tensor_->buffer.data();
+    if (device.backend() == Backend::kCpu) return;
+    copy_.resize(static_cast<size_t>(tensor_->buffer.bytes()));
+    device.Download(copy_.data(), data_, tensor_->buffer.bytes());
+    data_ = copy_.data();
+  }
+
+  bool present() const { return tensor_ != nullptr; }
+  int64_t rows() const { return present() ? tensor_->rows : 0; }
+  int64_t cols() const { return present() ? tensor_->cols : 0; }
+
+  float At(int64_t row, int64_t col) const {
+    if (tensor_->parts.empty()) return reinterpret_cast<const float*>(data_)[row * tensor_->cols + col];
+    const model::LoadedPart* part = tensor_->parts.data();
+    while (row >= part->row + part->rows) ++part;
+    kernels::PackedMatrix packed = tensor_->Packed(*part);
+    packed.data = data_ + part->offset;
+    return kernels::Element(packed, row - part->row, col);
+  }
+
+ private:
+  const model::LoadedTensor* tensor_ = nullptr;
+  const std::byte* data_ = nullptr;
+  std::vector<std::byte> copy_;
+};
+
+Digest HashValues(int64_t index, const std::vector<float>& values) {
+  const Digest digest = Hash128(std::as_bytes(std::span(values)));
+  const uint64_t keyed[] = {static_cast<uint64_t>(index), digest.low, digest.high};
+  return Hash128(std::as_bytes(std::span(keyed)));
+}
+
+// Loads one expert of the model whole, without the other ones.
+Result<model::LoadedTensors> LoadExpert(const OpenedModel& model, const plan::ShardMap& whole, const std::string& at,
+                                        ThreadPool* pool) {
+  plan::ShardMap map;
+  for (const plan::LocalTensor& tensor : whole.tensors) {
+    if (tensor.name.starts_with(at)) map.tensors.push_back(tensor);
+  }
+  return LoadShard(model, map, {device::Device(), pool}, {}, {});
+}
+
+std::string SlotPrefix(int64_t layer, int64_t slot) { return fmt::format("layers.{}.moe.expert.{}.", layer, slot); }
+
+std::vector<int64_t> MoeLayers(const plan::Geometry& geometry) {
+  std::vector<int64_t> layers;
+  for (size_t i = 0; i < geometry.layers.size(); ++i) {
+    if (geometry.layers[i].channel_mixer == plan::ChannelMixer::kMoe) layers.push_back(static_cast<int64_t>(i));
+  }
+  return layers;
+}
+
+}  // namespace
+
+Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& device, const std::string& at,
+                  const plan::WidthShard& channels, ThreadPool* pool) {
+  const Values in(tensors, device, at + "gate_up"), out(tensors, device, at + "down");
+  const Values in_bias(tensors, device, at + "gate_up_bias"), out_bias(tensors, device, at + "down_bias");
+  const int64_t width = in.rows() / 2;  // gate rows, then up rows; pads stand behind the real ones of each
+  std::vector<Digest> digests(static_cast<size_t>(channels.real));
+  pool->ParallelFor(channels.real, 1, [&](int64_t begin, int64_t end) {
+    std::vector<float> values;
+    for (int64_t c = begin; c < end; ++c) {
+      values.clear();
+      for (const int64_t row : {c, width + c}) {
+        for (int64_t k = 0; k < in.cols(); ++k) values.push_back(in.At(row, k));
+        if (in_bias.present()) values.push_back(in_bias.At(row, 0));
+      }
+      for (int64_t n = 0; n < out.rows(); ++n) values.push_back(out.At(n, c));
+      digests[static_cast<size_t>(c)] = HashValues(channels.begin + c, values);
+    }
+  });
+  Digest sum;
+  for (const Digest& digest : digests) sum = Add(sum, digest);
+  if (!out_bias.present()) return sum;
+  // It belongs to no channel, and is on one rank.
+  std::vector<float> values;
+  for (int64_t n = 0; n < out_bias.rows(); ++n) values.push_back(out_bias.At(n, 0));
+  return Add(sum, HashValues(-1, values));
+}
+
+Result<Json> ExpertDigests(const OpenedModel& model, const ExpertPlace& place, const model::LoadedTensors& tensors,
+                           const device::Device& device, ThreadPool* pool) {
+  Json experts = Json::array(), reference = Json::array();
+  const plan::Geometry& geometry = model.geometry;
+  const plan::ExpertShard& shard = place.shard.experts;
+  TRY_ASSIGN(const plan::Layout one, plan::MakeLayout(geometry, {}));
+  const plan::ShardMap whole = plan::MakeShardMap(geometry, one, 0, model.names);
+  int64_t index = 0;  // of all experts of all layers, which ranks take in turns
+  for (const int64_t layer : MoeLayers(geometry)) {
+    for (size_t slot = 0; slot < shard.slots.size(); ++slot) {
+      const int64_t logical = shard.slots[slot];
+      if (logical < 0) continue;
+      const Digest digest =
+          SlotDigest(tensors, device, SlotPrefix(layer, static_cast<int64_t>(slot)), shard.channels, pool);
+      experts.push_back({{"layer", layer}, {"slot", slot}, {"logical", logical}, {"digest", Hex(digest)}});
+    }
+    for (int64_t expert = 0; expert < geometry.moe.experts; ++expert, ++index) {
+      if (index % place.ranks != place.rank) continue;
+      const std::string at = SlotPrefix(layer, expert);
+      TRY_ASSIGN(const model::LoadedTensors loaded, LoadExpert(model, whole, at, pool));
+      const Digest digest = SlotDigest(loaded, device::Device(), at, one.shards[0].experts.channels, pool);
+      reference.push_back({{"layer", layer}, {"expert", expert}, {"digest", Hex(digest)}});
+    }
+  }
+  return Json{{"experts", experts}, {"reference", reference}};
+}
+
+Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint) {
+  Digest sum;
+  std::vector<std::byte> bytes;
+  constexpr int64_t kPiece = int64_t{4} << 20;
+  for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
+    Digest content =
+        Hash128(fmt::format("{} {} [{}]", info.name, static_cast<int>(info.dtype), fmt::join(info.shape, ",")));
+    for (int64_t at = 0; at < info.bytes; at += kPiece) {
+      bytes.resize(static_cast<size_t>(std::min(kPiece, info.bytes - at)));
+      TRY(checkpoint.Read(info, at, bytes));
+      const Digest piece = Hash128(std::span<const std::byte>(bytes));
+      const uint64_t chained[] = {content.low, content.high, piece.low, piece.high};
+      content = Hash128(std::as_bytes(std::span(chained)));
+    }
+    sum = Add(sum, content);
+  }
+  return sum;
+}
+
+}  // namespace trivet::engine

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Digests of the experts that are in a rank's memory, by their values: the same however an expert is cut, padded or
+// packed, so that what lies in a slot can be compared with what the checkpoint calls an expert.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/hash.h"
+#include "base/json.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "engine/open_model.h"
+#include "model/weights.h"
+#include "plan/layout.h"
+
+namespace trivet::engine {
+
+/// Where a rank stands among those that hold experts.
+struct ExpertPlace {
+  int64_t rank = 0, ranks = 1;
+  const plan::RankShard& shard;
+};
+
+/// The digest of the channels of one expert that a slot holds. Digests of disjoint channels add up to the expert's.
+///   at        prefix of the slot's tensors, such as "layers.3.moe.expert.0."
+///   channels  those that the slot holds
+Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& device, const std::string& at,
+                  const plan::WidthShard& channels, ThreadPool* pool);
+
+/// {"experts": [{"layer", "slot", "logical", "digest"}] of the rank's slots, "reference": [{"layer", "expert",
+/// "digest"}] of every ranks-th expert of the model, read from the checkpoint once more}. Both empty for a model
+/// without experts. Errors:  those of loading.
+Result<Json> ExpertDigests(const OpenedModel& model, const ExpertPlace& place, const model::LoadedTensors& tensors,
+                           const device::Device& device, ThreadPool* pool);
+
+/// The digest of all weights of a checkpoint: names, types, shapes and bytes.
+/// Errors:  those of reading.
+Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint);
+
+}  // namespace trivet::engine

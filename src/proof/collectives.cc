@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proof/collectives.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+
+#include "proof/gates.h"
+
+namespace trivet::proof {
+namespace {
+
+using record::Site;
+
+// Every field of a record. The ones that can move a bit come first.
+constexpr std::array kFields = {"kind",       "actual",          "ranks",    "order", "owners",
+                                "payload",    "accumulate",      "round_at", "site",  "layer",
+                                "configured", "fallback_reason", "source",   "calls", "notes"};
+constexpr size_t kMovesBits = 8;
+
+Finding About(const RankRun& rank, const Json& record, Verdict verdict, const std::string& text) {
+  return Found(verdict,
+               fmt::format("rank {}, layer {} {}: {}", rank.rank, DumpJson(Member(record, "layer")),
+                           DumpJson(Member(record, "site")), text),
+               {{"rank", rank.rank}, {"record", record}});
+}
+
+Gate CheckRecord(const RankRun& rank, const Json& record) {
+  for (const char* field : kFields) {
+    if (Find(record, field) != nullptr) continue;
+    return About(rank, record, Verdict::kMissingProvenance, fmt::format("\"{}\" is not recorded", field));
+  }
+  if (!record["ranks"].is_array() || record["ranks"].empty() || !record["layer"].is_number_integer() ||
+      !record["site"].is_string()) {
+    return About(rank, record, Verdict::kMissingProvenance, "not the record of a sum");
+  }
+  if (!record["source"].is_string() || record["source"] == "") {
+    return About(rank, record, Verdict::kMissingProvenance, "nobody says how it was observed");
+  }
+  if (record["kind"] == "none" && record["ranks"].size() > 1) {
+    return About(rank, record, Verdict::kMissingProvenance,
+                 fmt::format("no sum is recorded, and {} ranks took part", record["ranks"].size()));
+  }
+  return std::nullopt;
+}
+
+// The sites of the layers that a rank holds where a sum is made, or may be.
+std::set<std::pair<int64_t, std::string>> SitesOf(const RecordedRun& run, int64_t rank) {
+  std::set<std::pair<int64_t, std::string>> sites;
+  const int64_t stage = run.tokens.At(rank)[static_cast<size_t>(Dimension::kPp)];
+  for (int64_t layer = 0; layer < run.tokens.layers(); ++layer) {
+    if (run.tokens.stage_of[static_cast<size_t>(layer)] != stage) continue;
+    for (const Site site : {Site::kMixer, Site::kChannels}) sites.emplace(layer, record::SiteName(site));
+  }
+  return sites;
+}
+
+// The records of a rank by site and layer; of several, the one with the least fingerprint.
+using Records = std::map<std::pair<int64_t, std::string>, const Json*>;
+
+Records BySite(const RankRun* rank) {
+  Records found;
+  if (rank == nullptr) return found;
+  for (const Json& record : rank->collectives) {
+    const Json*& place = found[{Member(record, "layer").get<int64_t>(), Member(record, "site").get<std::string>()}];
+    if (place == nullptr || ReductionFingerprint(record) < ReductionFingerprint(*place)) place = &record;
+  }
+  return found;
+}
+
+}  // namespace
+
+Digest ReductionFingerprint(const Json& record) {
+  Json moving = Json::array();
+  for (size_t i = 0; i < kMovesBits; ++i) moving.push_back(Member(record, kFields[i]));
+  return Hash128(DumpJson(moving));
+}
+
+Gate CheckCollectives(const RecordedRun& run) {
+  for (const RankRun& rank : run.ranks) {
+    std::set<std::pair<int64_t, std::string>> sites = SitesOf(run, rank.rank);
+    if (rank.rows.empty()) sites.clear();  // a rank without work has no sums
+    for (const Json& record : rank.collectives) {
+      if (Gate gate = CheckRecord(rank, record)) return gate;
+      sites.erase({record["layer"].get<int64_t>(), record["site"].get<std::string>()});
+    }
+    if (sites.empty()) continue;
+    const auto& [layer, site] = *sites.begin();
+    return Found(Verdict::kMissingProvenance,
+                 fmt::format("rank {}, layer {} {}: no sum is recorded", rank.rank, layer, site),
+                 {{"rank", rank.rank}, {"layer", layer}, {"site", site}});
+  }
+  for (const RankRun& rank : run.ranks) {
+    for (const Json& record : rank.collectives) {
+      if (record["configured"] == record["actual"]) continue;
+      if (record["fallback_reason"].is_string() && record["fallback_reason"] != "") continue;
+      return About(rank, record, Verdict::kSilentFallback,
+                   fmt::format("{} was configured, {} ran, and nobody says why", DumpJson(record["configured"]),
+                               DumpJson(record["actual"])));
+    }
+  }
+  return std::nullopt;
+}
+
+std::vector<ReductionDelta> DescribeReductions(const RecordedRun& a, const RecordedRun& b) {
+  std::vector<ReductionDelta> deltas;
+  const Records of_a = BySite(ByRank(a)[0]), of_b = BySite(ByRank(b)[0]);
+  for (const auto& [place, record] : of_a) {
+    const auto other = of_b.find(place);
+    if (other == of_b.end()) {
+      deltas.push_back({place.second, place.first, "record", *record, nullptr});
+      continue;
+    }
+    for (size_t i = 0; i < kMovesBits; ++i) {
+      const Json &x = (*record)[kFields[i]], &y = (*other->second)[kFields[i]];
+      if (x != y) deltas.push_back({place.second, place.first, kFields[i], x, y});
+    }
+  }
+  return deltas;
+}
+
+Json ReductionBefore(const RecordedRun& run, int64_t layer, Site site) {
+  const std::vector<const RankRun*> ranks = ByRank(run);
+  const Records first = BySite(ranks[0]);
+  auto last = first.end();
+  std::pair<int64_t, int> at{-2, 0};
+  for (auto it = first.begin(); it != first.end(); ++it) {
+    for (const Site one : {Site::kEmbed, Site::kMixer, Site::kChannels, Site::kLogits}) {
+      const std::pair<int64_t, int> here{it->first.first, static_cast<int>(one)};
+      const bool before = here <= std::pair(layer, static_cast<int>(site)) && here >= at;
+      if (record::SiteName(one) != it->first.second || !before) continue;
+      at = here;
+      last = it;
+    }
+  }
+  if (last == first.end()) return nullptr;
+  for (const RankRun* rank : ranks) {
+    const Records others = BySite(rank);
+    const auto other = others.find(last->first);
+    if (other == others.end()) continue;
+    for (const char* field : {"order", "round_at"}) {
+      if ((*other->second)[field] != (*last->second)[field]) return *other->second;
+    }
+  }
+  return *last->second;
+}
+
+}  // namespace trivet::proof

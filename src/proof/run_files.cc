@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proof/run_files.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "base/sha256.h"
+#include "base/str.h"
+
+namespace trivet::proof {
+namespace {
+
+constexpr const char* kSeal = "seal.json";
+constexpr const char* kComplete = "COMPLETE";
+constexpr int64_t kMostBytes = int64_t{1} << 34;  // of one file
+
+Error Refused(const std::string& path, const char* what) {
+  return MakeError(Code::kIo, fmt::format("{}: expected to {}, found: {}; check permissions and space", path, what,
+                                          std::strerror(errno)));
+}
+
+// Writes a file that must not be there yet.
+Status WriteNew(const std::string& path, const std::string& bytes) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (fd < 0) return Refused(path, "create it");
+  size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t wrote = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      const Error error = Refused(path, "write it");
+      ::close(fd);
+      return error;
+    }
+    done += static_cast<size_t>(wrote);
+  }
+  if (::close(fd) != 0) return Refused(path, "write it");
+  return {};
+}
+
+Json SealOf(const Files& files) {
+  Json list = Json::object();
+  for (const auto& [path, bytes] : files) {
+    if (path != kSeal && path != kComplete) list[path] = {{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
+  }
+  return {{"schema", "trivet.seal.v1"}, {"files", list}};
+}
+
+// One file against what the seal says of it.
+Gate CheckFile(const Files& files, const std::string& path, const Json& sealed) {
+  const auto found = files.find(path);
+  if (found == files.end()) return Found(Verdict::kIncompleteArtifact, path + ": sealed, and gone", {{"file", path}});
+  if (Member(sealed, "sha256") != Sha256Hex(found->second)) {
+    return Found(Verdict::kCorruptArtifact, path + ": its bytes are not those that were sealed", {{"file", path}});
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string RankPath(int64_t rank, const std::string& name) { return fmt::format("ranks/{:05}/{}", rank, name); }
+
+Status MakeRunDir(const std::string& dir) {
+  if (::mkdir(dir.c_str(), 0755) == 0) return {};
+  if (errno != EEXIST) return Refused(dir, "make the folder");
+  return MakeError(Code::kUsage,
+                   fmt::format("{}: expected a place for a new run, found something there; choose another", dir));
+}
+
+Status WriteFiles(const std::string& dir, const Files& files) {
+  for (const auto& [path, bytes] : files) {
+    const std::filesystem::path full = std::filesystem::path(dir) / path;
+    std::error_code error;
+    std::filesystem::create_directories(full.parent_path(), error);
+    if (error) {
+      return MakeError(Code::kIo, fmt::format("{}: expected to make the folder, found: {}; check permissions",
+                                              full.parent_path().string(), error.message()));
+    }
+    TRY(WriteNew(full.string(), bytes));
+  }
+  return {};
+}
+
+Result<Files> ReadRunDir(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) {
+    return MakeError(Code::kNotFound, fmt::format("{}: expected the folder of a run, found none; check the path", dir));
+  }
+  Files files;
+  fs::recursive_directory_iterator it(dir, error);
+  while (!error && it != fs::recursive_directory_iterator()) {
+    const fs::directory_entry& entry = *it;
+    std::error_code ignored;
+    if (!entry.is_directory(ignored) || entry.is_symlink(ignored)) {
+      if (!entry.is_regular_file(ignored) || entry.is_symlink(ignored)) {
+        return MakeError(Code::kInvalid, fmt::format("{}: expected regular files only, found something else; it is no "
+                                                     "folder of a run",
+                                                     entry.path().string()));
+      }
+      TRY_ASSIGN(files[entry.path().lexically_relative(dir).generic_string()],
+                 ReadTextFile(entry.path().string(), kMostBytes));
+    }
+    it.increment(error);
+  }
+  if (error) return MakeError(Code::kIo, fmt::format("{}: expected to list it, found: {}", dir, error.message()));
+  return files;
+}
+
+void Seal(Files* files) {
+  files->erase(kComplete);
+  (*files)[kSeal] = DumpJson(SealOf(*files), 1) + "\n";
+  (*files)[kComplete] = Sha256Hex((*files)[kSeal]) + "\n";
+}
+
+Status SealRunDir(const std::string& dir) {
+  TRY_ASSIGN(Files files, ReadRunDir(dir));
+  Seal(&files);
+  TRY(WriteFiles(dir, {{kSeal, files[kSeal]}}));
+  return WriteFiles(dir, {{kComplete, files[kComplete]}});
+}
+
+Gate CheckSeal(const Files& files) {
+  for (const char* name : {kComplete, kSeal}) {
+    if (files.contains(name)) continue;
+    return Found(Verdict::kIncompleteArtifact, fmt::format("{}: missing; the run did not come to its end", name),
+                 {{"file", name}});
+  }
+  const std::string& seal = files.at(kSeal);
+  if (files.at(kComplete) != Sha256Hex(seal) + "\n") {
+    return Found(Verdict::kCorruptArtifact, "seal.json: its bytes are not those that COMPLETE names",
+                 {{"file", kSeal}});
+  }
+  const Result<Json> json = ParseJson(seal, kSeal);
+  if (!json.ok() || Member(*json, "schema") != "trivet.seal.v1" || !Member(*json, "files").is_object()) {
+    return Found(Verdict::kCorruptArtifact, "seal.json: not a seal", {{"file", kSeal}});
+  }
+  const Json& sealed = Member(*json, "files");
+  size_t listed = 0;
+  for (const auto& [path, entry] : sealed.items()) {
+    if (Gate gate = CheckFile(files, path, entry)) return gate;
+    ++listed;
+  }
+  if (listed + 2 == files.size()) return std::nullopt;
+  for (const auto& [path, bytes] : files) {
+    if (path == kSeal || path == kComplete || Find(sealed, path) != nullptr) continue;
+    return Found(Verdict::kCorruptArtifact, path + ": not one of the files that were sealed", {{"file", path}});
+  }
+  return Found(Verdict::kCorruptArtifact, "seal.json: names a file twice", {{"file", kSeal}});
+}
+
+}  // namespace trivet::proof

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run_log.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <tuple>
+
+#include "base/check.h"
+
+namespace trivet::record {
+namespace {
+
+// Bytes of plain records, one behind the other.
+class Bytes {
+ public:
+  template <class T>
+  void Put(const T& value) {
+    const auto* from = reinterpret_cast<const std::byte*>(&value);
+    bytes_.insert(bytes_.end(), from, from + sizeof(T));
+  }
+  Digest Hash() const { return Hash128(std::span<const std::byte>(bytes_)); }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+bool AllFinite(const RouteSlot& slot) {
+  return std::isfinite(slot.weight) && std::isfinite(slot.score) && std::isfinite(slot.selection);
+}
+
+template <class T>
+bool SameBytes(const T& a, const T& b) {
+  return std::memcmp(&a, &b, sizeof(T)) == 0;
+}
+
+// Sorts by `key` and keeps one of equal records. Records of one key that differ stay, for the verifier to find.
+template <class T, class Key>
+void SortUnique(std::vector<T>* records, const Key& key) {
+  std::sort(records->begin(), records->end(), [&](const T& a, const T& b) {
+    const auto ka = key(a), kb = key(b);
+    return ka != kb ? ka < kb : std::memcmp(&a, &b, sizeof(T)) < 0;
+  });
+  records->erase(std::unique(records->begin(), records->end(), SameBytes<T>), records->end());
+}
+
+// Of records that name a step, so that a token computed twice has two. One that is there twice is a defect and stays.
+template <class T>
+void SortByStep(std::vector<T>* records) {
+  std::sort(records->begin(), records->end(), [](const T& a, const T& b) {
+    return std::tie(a.layer, a.token, a.slot, a.step) < std::tie(b.layer, b.token, b.slot, b.step);
+  });
+}
+
+}  // namespace
+
+Digest DecisionDigest(const Digest& domain, const RouteHead& head, std::span<const RouteSlot> slots) {
+  Bytes bytes;
+  bytes.Put(domain);
+  bytes.Put(head.token);
+  bytes.Put(head.input);
+  bytes.Put(head.layer);
+  bytes.Put(head.top_k);
+  for (const RouteSlot& slot : slots) bytes.Put(slot);
+  return bytes.Hash();
+}
+
+void RunLog::BeginStep(std::vector<RowRecord> rows, std::vector<int64_t> logits_rows) {
+  step_rows_ = std::move(rows);
+  step_logits_ = std::move(logits_rows);
+  rows_.insert(rows_.end(), step_rows_.begin(), step_rows_.end());
+}
+
+void RunLog::Bound(int64_t token, Site site, int64_t layer, std::span<const float> values) {
+  bounds_.push_back({token, static_cast<int16_t>(layer), site, 0, static_cast<uint32_t>(values.size()),
+                     Hash128(std::as_bytes(values))});
+}
+
+void RunLog::Rows(Site site, int64_t layer, std::span<const float> values) {
+  CHECK(!step_rows_.empty() && values.size() % step_rows_.size() == 0);
+  const size_t n = values.size() / step_rows_.size();
+  for (size_t i = 0; i < step_rows_.size(); ++i) {
+    if (step_rows_[i].token != kPadding) Bound(step_rows_[i].token, site, layer, values.subspan(i * n, n));
+  }
+}
+
+void RunLog::LogitsRows(Site site, int64_t layer, std::span<const float> values) {
+  if (step_logits_.empty()) return;
+  CHECK(values.size() % step_logits_.size() == 0);
+  const size_t n = values.size() / step_logits_.size();
+  for (size_t i = 0; i < step_logits_.size(); ++i) {
+    if (step_logits_[i] == kPadding) continue;
+    const std::span<const float> row = values.subspan(i * n, n);
+    Bound(step_logits_[i], site, layer, row);
+    if (site == Site::kLogits && options_.level >= Level::kRows)
+      logits_[step_logits_[i]].assign(row.begin(), row.end());
+  }
+}
+
+void RunLog::Route(int64_t layer, const Choice& choice) {
+  const auto k = static_cast<size_t>(options_.top_k);
+  std::vector<RouteSlot> slots(k);
+  for (size_t t = 0; t < step_rows_.size(); ++t) {
+    const RowRecord& row = step_rows_[t];
+    if (row.token == kPadding) continue;
+    const float next = choice.choice[t * (k + 1) + k];
+    const RouteHead head{row.token, row.input, static_cast<int16_t>(layer), static_cast<uint16_t>(k), next, 0};
+    bool finite = true;
+    for (size_t i = 0; i < k; ++i) {
+      slots[i] = {static_cast<uint16_t>(choice.experts[t * k + i]), 0, choice.weights[t * k + i],
+                  choice.scores[t * k + i], choice.choice[t * (k + 1) + i]};
+      finite = finite && AllFinite(slots[i]);
+    }
+    decisions_.push_back({row.token, row.input, head.layer, static_cast<uint8_t>(finite), static_cast<uint8_t>(k),
+                          DecisionDigest(options_.domain, head, slots)});
+    if (options_.level >= Level::kRows) {
+      routes_.push_back(head);
+      route_slots_.insert(route_slots_.end(), slots.begin(), slots.end());
+    }
+    if (options_.level < Level::kFull) continue;
+    for (size_t i = 0; i < k; ++i) {
+      const Address& to = options_.addresses[slots[i].expert];
+      dispatches_.push_back({row.token, row.step, options_.version, head.layer, slots[i].expert, to.ep_rank,
+                             to.local_slot, static_cast<uint16_t>(i), 0, 0});
+    }
+  }
+}
+
+void RunLog::Execute(int64_t layer, std::span<const int32_t> pairs, std::span<const int32_t> local_slots) {
+  if (options_.level < Level::kFull) return;
+  const auto k = static_cast<int32_t>(options_.top_k);
+  for (size_t i = 0; i < pairs.size(); ++i) {
+    const RowRecord& row = step_rows_[static_cast<size_t>(pairs[i] / k)];
+    if (row.token == kPadding) continue;
+    executions_.push_back({row.token, row.step, static_cast<int16_t>(layer), static_cast<uint16_t>(local_slots[i]),
+                           static_cast<uint16_t>(pairs[i] % k), 0, 0});
+  }
+}
+
+// Heads and slots lie in two arrays: both follow one order.
+void RunLog::SortRoutes() {
+  const auto k = static_cast<size_t>(options_.top_k);
+  std::vector<size_t> order(routes_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(routes_[a].layer, routes_[a].token) < std::tie(routes_[b].layer, routes_[b].token);
+  });
+  std::vector<RouteHead> heads;
+  std::vector<RouteSlot> slots;
+  for (const size_t i : order) {
+    const auto from = route_slots_.begin() + static_cast<std::ptrdiff_t>(i * k);
+    const bool again = !heads.empty() && SameBytes(heads.back(), routes_[i]) &&
+                       std::memcmp(slots.data() + slots.size() - k, &*from, k * sizeof(RouteSlot)) == 0;
+    if (again) continue;
+    heads.push_back(routes_[i]);
+    slots.insert(slots.end(), from, from + static_cast<std::ptrdiff_t>(k));
+  }
+  routes_ = std::move(heads);
+  route_slots_ = std::move(slots);
+}
+
+void RunLog::Sort() {
+  SortUnique(&rows_, [](const RowRecord& r) { return std::tuple(r.token, r.step, r.row); });
+  SortUnique(&decisions_, [](const DecisionRecord& r) { return std::tuple(r.layer, r.token); });
+  SortUnique(&bounds_, [](const BoundRecord& r) { return std::tuple(r.layer, r.site, r.token); });
+  SortByStep(&dispatches_);
+  SortByStep(&executions_);
+  SortRoutes();
+}
+
+}  // namespace trivet::record

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/evidence.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/engine/small_model.h"
+
+namespace trivet::engine {
+namespace {
+
+plan::Layout LayoutOf(const plan::Geometry& geometry, int64_t ranks, const std::map<std::string, std::string>& cuts) {
+  plan::LayoutOptions options;
+  options.ranks = ranks;
+  options.cuts = cuts;
+  return plan::MakeLayout(geometry, options).value();
+}
+
+TEST(Evidence, ContractsDifferByNumerics) {
+  kernels::Kernels rows = kernels::SelectKernels(kernels::CpuTarget(), {}).value();
+  const std::string exact = ContractId(kernels::Numerics::kExact, rows, 0);
+  EXPECT_EQ(exact, "trivet.exact.v1/g30/leaf256-head-width128/chain/kv64/gdn-recurrent/f32");
+  EXPECT_NE(ContractId(kernels::Numerics::kFast, rows, 0), exact);
+  // Rows of matrix units give other bits on every architecture.
+  kernels::KernelRow<kernels::Gemm> matrix = *rows.gemm;
+  matrix.contract = kernels::Contract::kMatrix;
+  rows.gemm = &matrix;
+  EXPECT_EQ(ContractId(kernels::Numerics::kExact, rows, 90),
+            "trivet.exact.v1/g30/leaf256-head-width128/mma16x2-sm90/kv64/gdn-recurrent/f32");
+}
+
+TEST(Evidence, GroupsSayWhoComputesExperts) {
+  const SmallModel small;
+  const plan::Geometry& geometry = small.model().geometry;
+  const ExpertGroups whole = GroupsOf(geometry, LayoutOf(geometry, 3, {{"experts", "whole"}}));
+  EXPECT_EQ(whole.placement.ep_size(), 3);
+  EXPECT_EQ(whole.ep_rank, (std::vector<int64_t>{0, 1, 2}));
+  const ExpertGroups width = GroupsOf(geometry, LayoutOf(geometry, 3, {{"experts", "width"}}));
+  EXPECT_EQ(width.placement.ep_size(), 1);
+  EXPECT_EQ(width.ep_rank, (std::vector<int64_t>{0, 0, 0}));
+  // Experts that all have come from rank 0 where the shared expert is cut, and from everybody where nothing is.
+  EXPECT_EQ(GroupsOf(geometry, LayoutOf(geometry, 2, {{"experts", "replicate"}, {"shared", "uneven"}})).ep_rank,
+            (std::vector<int64_t>{0, -1}));
+  EXPECT_EQ(GroupsOf(geometry, LayoutOf(geometry, 2, {{"experts", "replicate"}, {"shared", "replicate"}})).ep_rank,
+            (std::vector<int64_t>{0, 0}));
+}
+
+TEST(Evidence, AddressesComeFromTheMap) {
+  const SmallModel small;
+  const plan::Geometry& geometry = small.model().geometry;
+  const plan::Layout layout = LayoutOf(geometry, 3, {{"experts", "whole"}});
+  ProofOptions proof;
+  proof.level = record::Level::kFull;
+  const record::LogOptions options = LogOptionsOf(geometry, layout, proof, "contract");
+  ASSERT_EQ(options.addresses.size(), static_cast<size_t>(geometry.moe.experts));
+  for (size_t expert = 0; expert < options.addresses.size(); ++expert) {
+    const record::Address& at = options.addresses[expert];
+    EXPECT_EQ(layout.shards[at.ep_rank].experts.slots[at.local_slot], static_cast<int64_t>(expert));
+  }
+}
+
+TEST(Evidence, AKnobThatReadsBackOtherwiseIsAFallback) {
+  EXPECT_EQ(KnobJson({"threads", 0, 4, 4, "pool"})["status"], "applied");
+  EXPECT_EQ(KnobJson({"threads", 0, 4, 2, "pool"})["status"], "fallback");
+}
+
+TEST(Evidence, RequestsHaveWhatWasComputed) {
+  const std::vector<record::RowRecord> rows = {{record::GlobalToken(1, 0), 0, 0, 5, 0},
+                                               {record::GlobalToken(1, 7), 3, 0, 5, 0}};
+  const Json json = RequestsJson({{SeqId{0}, {1, 2}, {}, 1}, {SeqId{1}, {3}, {4, 5}, 0}}, rows);
+  EXPECT_EQ(json[0]["computed"], 0);
+  EXPECT_EQ(json[1]["computed"], 8);
+  EXPECT_EQ(json[1]["sampled"], Json::array({4, 5}));
+}
+
+TEST(Evidence, OwnersAreThoseOfTheAxis) {
+  const SmallModel small;
+  const plan::Geometry& geometry = small.model().geometry;
+  const plan::Layout layout = LayoutOf(geometry, 2, {});
+  EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kEmbed, -1)["unit"], "vocabulary row");
+  EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kMixer, 0)["unit"], "value head");
+  EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kMixer, 3)["unit"], "query head");
+  EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kMixer, 3)["ranges"].size(), 2U);
+  EXPECT_TRUE(OwnersOf(geometry, layout, record::Site::kChannels, 0).contains("shared"));
+}
+
+}  // namespace
+}  // namespace trivet::engine

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proof/collectives.h"
+
+#include <gtest/gtest.h>
+
+#include "proof/synthetic.h"
+
+namespace trivet::proof {
+namespace {
+
+RecordedRun Two() {
+  SyntheticOptions options;
+  options.sizes = {2, 1, 1, 1, 1};
+  return MakeSynthetic(options);
+}
+
+TEST(Collectives, TheFingerprintCoversWhatMovesBits) {
+  const Json record = Two().ranks[0].collectives[0];
+  const Digest fingerprint = ReductionFingerprint(record);
+  for (const char* field : {"kind", "actual", "ranks", "order", "owners", "payload", "accumulate", "round_at"}) {
+    Json other = record;
+    other[field] = "another";
+    EXPECT_NE(ReductionFingerprint(other), fingerprint) << field;
+  }
+  for (const char* field : {"source", "notes", "calls"}) {
+    Json other = record;
+    other[field] = "another";
+    EXPECT_EQ(ReductionFingerprint(other), fingerprint) << field;
+  }
+}
+
+TEST(Collectives, DeltasDescribe) {
+  const RecordedRun a = Two();
+  RecordedRun b = Two();
+  EXPECT_TRUE(DescribeReductions(a, b).empty());
+  b.ranks[0].collectives[2]["round_at"] = "every addition";
+  const std::vector<ReductionDelta> deltas = DescribeReductions(a, b);
+  ASSERT_EQ(deltas.size(), 1U);
+  EXPECT_EQ(deltas[0].field, "round_at");
+  EXPECT_EQ(deltas[0].layer, 1);
+  b.ranks[0].collectives.erase(b.ranks[0].collectives.begin());
+  EXPECT_EQ(DescribeReductions(a, b)[0].field, "record");
+}
+
+TEST(Collectives, TheSumBeforeAPlace) {
+  RecordedRun run = Two();
+  EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["site"], "resid1");
+  EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["layer"], 1);
+  EXPECT_EQ(ReductionBefore(run, 2, record::Site::kEmbed)["site"], "resid2");
+  EXPECT_TRUE(ReductionBefore(run, -1, record::Site::kEmbed).is_null());
+  // The rank that rounds otherwise speaks.
+  run.ranks[1].collectives[2]["round_at"] = "bf16";
+  EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["round_at"], "bf16");
+}
+
+}  // namespace
+}  // namespace trivet::proof

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proof/rank_files.h"
+
+#include <gtest/gtest.h>
+
+namespace trivet::proof {
+namespace {
+
+record::Collective Sum(int64_t group) {
+  return {record::Site::kMixer, 2, group, "all-reduce", "one-shot", "one-shot", "any", "i64", "i64", "grid"};
+}
+
+RankFacts Facts() {
+  return {1, {{"rank", 1}}, {{"experts", Json::array()}}, [](record::Site, int64_t layer) { return Json(layer); }};
+}
+
+TEST(RankFiles, ASumSaysWhoTookPart) {
+  const Json several = CollectiveJson(Sum(3), 7, Facts());
+  EXPECT_EQ(several["ranks"], Json::array({0, 1, 2}));
+  EXPECT_EQ(several["owners"], 2);
+  EXPECT_EQ(several["calls"], 7);
+  EXPECT_EQ(several["site"], "resid1");
+  EXPECT_EQ(CollectiveJson(Sum(1), 1, Facts())["ranks"], Json::array({1}));
+}
+
+TEST(RankFiles, ALevelHasItsFiles) {
+  record::RunLog log({record::Level::kFull, {}, 1, {{0, 0}}, 0});
+  log.BeginStep({{5, 0, 0, 1, 0}}, {});
+  log.Count(Sum(3));
+  log.Sort();
+  const RankRun rank = RankRunOf(log, Facts());
+  EXPECT_EQ(rank.rows.size(), 1U);
+  EXPECT_EQ(rank.collectives.size(), 1U);
+  EXPECT_EQ(RankFiles(rank, record::Level::kDigest).size(), 6U);
+  EXPECT_EQ(RankFiles(rank, record::Level::kRows).size(), 7U);
+  const Files files = RankFiles(rank, record::Level::kFull);
+  EXPECT_EQ(files.size(), 9U);
+  EXPECT_TRUE(files.contains("ranks/00001/execute.bin"));
+}
+
+}  // namespace
+}  // namespace trivet::proof

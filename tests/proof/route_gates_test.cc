@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "proof/gates.h"
+#include "proof/synthetic.h"
+
+namespace trivet::proof {
+namespace {
+
+Verdict Of(const Gate& gate) { return gate ? gate->verdict : Verdict::kPass; }
+
+RecordedRun Groups() {
+  SyntheticOptions options;
+  options.sizes = {2, 1, 1, 1, 2};
+  options.rank_order.push_back(Dimension::kEp);
+  return MakeSynthetic(options);
+}
+
+// Misplaced before missing before duplicated, whatever rank has which.
+TEST(CheckExecution, HasAnOrder) {
+  RecordedRun run = Groups();
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kPass);
+  std::vector<record::ExecuteRecord>& done = run.ranks[0].executions;
+  done.insert(done.begin(), done[0]);
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kExecutionDuplicated);
+  run.ranks[2].executions.pop_back();
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kExecutionMissing);
+  run.ranks[3].executions.back().local_slot ^= 1;
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kExecutionMisplaced);
+}
+
+TEST(CheckExecution, OnAnotherRankIsMisplaced) {
+  RecordedRun run = Groups();
+  run.ranks[2].executions.push_back(run.ranks[0].executions.back());
+  run.ranks[0].executions.pop_back();
+  std::sort(run.ranks[2].executions.begin(), run.ranks[2].executions.end(), [](const auto& a, const auto& b) {
+    return std::tie(a.layer, a.token, a.slot, a.step) < std::tie(b.layer, b.token, b.slot, b.step);
+  });
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kExecutionMisplaced);
+}
+
+TEST(CheckExecution, WhatWasChosenWasDispatched) {
+  RecordedRun run = Groups();
+  run.ranks[1].dispatches.erase(run.ranks[1].dispatches.begin() + 3);
+  EXPECT_EQ(Of(CheckExecution(run)), Verdict::kIncompleteArtifact);
+}
+
+TEST(CheckRouter, DigestsMarkNumbersThatAreNotFinite) {
+  SyntheticOptions options;
+  options.level = record::Level::kDigest;
+  RecordedRun run = MakeSynthetic(options);
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kPass);
+  run.ranks[0].decisions[4].finite = 0;
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kNonFinite);
+}
+
+TEST(CheckRouter, DecisionsAndDigestsAreTheSameSet) {
+  RecordedRun run = MakeSynthetic({});
+  run.ranks[0].decisions.pop_back();
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kIncompleteArtifact);
+  run = MakeSynthetic({});
+  run.ranks[0].routes.heads.pop_back();
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kIncompleteArtifact);
+  run = MakeSynthetic({});
+  run.run["router"]["gate"]["hidden"] = kSyntheticHidden / 2;
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kGateShardingMismatch);
+}
+
+}  // namespace
+}  // namespace trivet::proof

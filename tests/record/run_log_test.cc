@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "record/run_log.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace trivet::record {
+namespace {
+
+LogOptions Options(Level level) {
+  return {level, Hash128(std::string_view("domain")), 2, {{0, 0}, {0, 1}, {1, 0}, {1, 1}}, 3};
+}
+
+// Two tokens of one request and a row of padding.
+void Begin(RunLog* log, uint32_t step = 0) {
+  log->BeginStep({{GlobalToken(0, 4), step, 0, 9, 0}, {kPadding, step, 1, 0, 0}, {GlobalToken(0, 5), step, 2, 8, 0}},
+                 {GlobalToken(0, 5)});
+}
+
+struct Chosen {
+  std::vector<int32_t> experts = {3, 0, 1, 2, 2, 1};
+  std::vector<float> weights = {0.75F, 0.25F, 0.5F, 0.5F, 0.875F, 0.125F};
+  std::vector<float> scores = {3, 2, 1, 1, 5, 4};
+  std::vector<float> choice = {3, 2, 1, 1, 1, 0, 5, 4, 3};
+  Choice view() const { return {experts.data(), weights.data(), scores.data(), choice.data()}; }
+};
+
+TEST(RunLog, RowsAreNotedByTokenAndPaddingIsNot) {
+  RunLog log(Options(Level::kDigest));
+  Begin(&log);
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  log.Rows(Site::kMixer, 2, values);
+  ASSERT_EQ(log.bounds().size(), 2U);
+  EXPECT_EQ(log.bounds()[1].token, GlobalToken(0, 5));
+  EXPECT_EQ(log.bounds()[1].digest, Hash128(std::as_bytes(std::span<const float>(values).subspan(4, 2))));
+  log.LogitsRows(Site::kLogits, 8, std::vector<float>{1, 2, 3});
+  EXPECT_EQ(log.bounds().size(), 3U);
+  EXPECT_TRUE(log.logits().empty()) << "of level rows";
+}
+
+TEST(RunLog, LevelsNoteMore) {
+  for (const Level level : {Level::kDigest, Level::kRows, Level::kFull}) {
+    RunLog log(Options(level));
+    Begin(&log);
+    log.Route(1, Chosen().view());
+    log.Execute(1, std::vector<int32_t>{0, 3, 5}, std::vector<int32_t>{1, 0, 0});
+    log.LogitsRows(Site::kLogits, 8, std::vector<float>{1, 2, 3});
+    EXPECT_EQ(log.decisions().size(), 2U);
+    EXPECT_EQ(log.routes().size(), level >= Level::kRows ? 2U : 0U);
+    EXPECT_EQ(log.logits().size(), level >= Level::kRows ? 1U : 0U);
+    EXPECT_EQ(log.dispatches().size(), level == Level::kFull ? 4U : 0U);
+    // The pair of the padding row is no token's.
+    EXPECT_EQ(log.executions().size(), level == Level::kFull ? 2U : 0U);
+    if (level < Level::kFull) continue;
+    EXPECT_EQ(log.dispatches()[0].ep_rank, 1);
+    EXPECT_EQ(log.dispatches()[0].local_slot, 1);
+    EXPECT_EQ(log.dispatches()[0].version, 3U);
+    EXPECT_EQ(log.executions()[1].token, GlobalToken(0, 5));
+    EXPECT_EQ(log.executions()[1].slot, 1);
+  }
+}
+
+TEST(RunLog, ADigestCoversEverythingOfADecision) {
+  const RouteHead head{GlobalToken(1, 2), 5, 3, 2, 0.5F, 0};
+  const std::vector<RouteSlot> slots = {{1, 0, 0.75F, 3, 3}, {0, 0, 0.25F, 2, 2}};
+  const Digest domain = Hash128(std::string_view("domain")), digest = DecisionDigest(domain, head, slots);
+  EXPECT_EQ(DecisionDigest(domain, head, slots), digest);
+  EXPECT_NE(DecisionDigest(Hash128(std::string_view("other")), head, slots), digest);
+  for (const RouteHead& other :
+       {RouteHead{GlobalToken(1, 3), 5, 3, 2, 0.5F, 0}, RouteHead{GlobalToken(1, 2), 6, 3, 2, 0.5F, 0},
+        RouteHead{GlobalToken(1, 2), 5, 4, 2, 0.5F, 0}}) {
+    EXPECT_NE(DecisionDigest(domain, other, slots), digest);
+  }
+  for (size_t i = 0; i < 4; ++i) {
+    std::vector<RouteSlot> other = slots;
+    if (i == 0) other[1].expert = 2;
+    if (i == 1) other[1].weight = std::nextafter(0.25F, 1.0F);
+    if (i == 2) other[0].score = 4;
+    if (i == 3) other[0].selection = 4;
+    EXPECT_NE(DecisionDigest(domain, head, other), digest) << i;
+  }
+}
+
+TEST(RunLog, NumbersThatAreNotFiniteAreMarked) {
+  RunLog log(Options(Level::kDigest));
+  Begin(&log);
+  Chosen chosen;
+  chosen.weights[5] = std::numeric_limits<float>::infinity();
+  log.Route(0, chosen.view());
+  EXPECT_EQ(log.decisions()[0].finite, 1);
+  EXPECT_EQ(log.decisions()[1].finite, 0);
+}
+
+// A sequence that lost its pages is computed again: equal records are one, different ones stay for the verifier.
+TEST(RunLog, WhatIsRepeatedIsNotedOnce) {
+  RunLog log(Options(Level::kRows));
+  const std::vector<float> values = {1, 2, 3};
+  for (const uint32_t step : {0U, 5U}) {
+    Begin(&log, step);
+    log.Rows(Site::kEmbed, kBeforeLayers, values);
+    log.Route(1, Chosen().view());
+  }
+  log.Rows(Site::kMixer, 0, values);
+  log.Rows(Site::kMixer, 0, std::vector<float>{1, 2, 4});
+  log.Sort();
+  EXPECT_EQ(log.decisions().size(), 2U);
+  EXPECT_EQ(log.routes().size(), 2U);
+  EXPECT_EQ(log.route_slots().size(), 4U);
+  EXPECT_EQ(log.bounds().size(), 2U + 3U);
+  EXPECT_EQ(log.bounds()[0].site, Site::kEmbed) << "in the order of the dataflow";
+}
+
+}  // namespace
+}  // namespace trivet::record
