@@ -21,18 +21,18 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return Add(value); }
   bool number_float(double value, const std::string&) override { return Add(value); }
   bool string(std::string& value) override { return Add(std::move(value)); }
-  bool binary(Json::binary_t&) override { return Fail("binary value"); }
+  bool binary(Json::binary_t&) override { return Fail("a binary value"); }
   bool start_object(std::size_t) override { return Open(Json::object()); }
   bool start_array(std::size_t) override { return Open(Json::array()); }
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool key(std::string& value) override {
-    if (!keys_.back().insert(value).second) return Fail(fmt::format("duplicate key \"{}\"", Quote(value)));
+    if (!keys_.back().insert(value).second) return Fail(fmt::format("the duplicate key \"{}\"", Quote(value)));
     key_ = std::move(value);
     return true;
   }
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    return Fail(fmt::format("at byte {}: {}", position, Explain(error.what())));
+    return Fail(fmt::format("an error at byte {}: {}", position, Explain(error.what())));
   }
 
   Json TakeRoot() { return std::move(root_); }
@@ -68,7 +68,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool Open(Json value) {
     if (static_cast<int>(stack_.size()) >= limits_.max_depth) {
-      return Fail(fmt::format("nested deeper than {} levels", limits_.max_depth));
+      return Fail(fmt::format("values nested deeper than {} levels", limits_.max_depth));
     }
     stack_.push_back(Place(std::move(value)));
     keys_.emplace_back();
@@ -109,7 +109,7 @@ Result<Json> ParseJson(std::string_view text, std::string_view what, const JsonL
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
   if (!parsed) {
     return MakeError(Code::kInvalid,
-                     fmt::format("{}: expected valid JSON, found an error {}; correct it", what, builder.failure()));
+                     fmt::format("{}: expected valid JSON, found {}; correct it", what, builder.failure()));
   }
   return builder.TakeRoot();
 }

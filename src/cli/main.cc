@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <vector>
@@ -63,16 +64,28 @@ trivet::Status FlushOutput() {
                                                   "; the output is incomplete");
 }
 
-// The library reads an empty text as the number 0, and shows empty lists as defaults.
+// Whether a whole number does not fit its type.
+bool IsTooLong(const std::string& text, const std::string& type) {
+  errno = 0;
+  if (type == "INT") std::strtoll(text.c_str(), nullptr, 0);
+  if (type == "UINT") std::strtoull(text.c_str(), nullptr, 0);
+  return errno == ERANGE;
+}
+
+// The library reads an empty text as the number 0, a number beyond its type as another one, and shows empty lists as
+// defaults.
 void Tidy(CLI::App* app) {
   for (CLI::App* nested : app->get_subcommands({})) Tidy(nested);
   for (CLI::Option* option : app->get_options()) {
     if (option->get_default_str() == "[]") option->default_str("");
     const std::string type = option->get_type_name();
     if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
-    option->check([](const std::string& text) { return text.empty() ? "expected a number, found nothing" : ""; });
+    option->check([type](const std::string& text) -> std::string {
+      if (text.empty()) return "expected a number, found nothing";
+      if (type == "UINT" && text.front() == '-') return "expected 0 or more, found " + text;
+      return IsTooLong(text, type) ? "expected a number of 64 bits, found " + text : "";
+    });
   }
-  for (CLI::App* sub : app->get_subcommands({})) Tidy(sub);
 }
 
 int Main(int argc, char** argv) {

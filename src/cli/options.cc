@@ -12,6 +12,10 @@
 
 namespace trivet::cli {
 
+void RefuseEmpty(CLI::Option* option) {
+  option->check([](const std::string& text) { return text.empty() ? "expected a text, found nothing" : ""; });
+}
+
 void LayoutFlags::Add(CLI::App* app) {
   app->add_option("MODEL", model, "directory with config.json and safetensors files, GGUF file, or \"demo\"")
       ->required();
@@ -23,7 +27,8 @@ void LayoutFlags::Add(CLI::App* app) {
       "--ep,--ep-size", ep,
       "groups of ranks that experts are dealt to, 1 to the ranks; the ranks of a group cut the width of its "
       "experts; 0: as priced cheapest");
-  app->add_option("--placement", placement, "file of a map that says which expert is in which group and slot");
+  RefuseEmpty(
+      app->add_option("--placement", placement, "file of a map that says which expert is in which group and slot"));
   app->add_option("--pad-to", pad_to, "pad every axis to the geometry it has at this many ranks; 0: no");
 }
 
@@ -40,6 +45,16 @@ Result<plan::LayoutOptions> LayoutFlags::Options() const {
   }
   for (const std::string& cut : cuts) TRY(plan::ParseCuts(cut, &options));
   return options;
+}
+
+Status LayoutFlags::CheckPlacement(const plan::Geometry& geometry, const plan::LayoutOptions& options) const {
+  if (!options.placement) return {};
+  const Result<plan::Layout> layout = plan::MakeLayout(geometry, options);
+  plan::LayoutOptions without = options;
+  without.placement.reset();
+  without.ep = 0;
+  if (layout.ok() || !plan::MakeLayout(geometry, without).ok()) return {};
+  return MakeError(layout.error().code, fmt::format("{}: {}", placement, layout.error().message));
 }
 
 Result<std::string> LayoutFlags::Directory() const {
@@ -189,6 +204,7 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
   if (!flags.quiet) {
     for (const std::string& notice : loaded.model->notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
   }
+  TRY(flags.layout.CheckPlacement(loaded.model->geometry, options.layout));
   ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
   const auto show = [&](int64_t done, int64_t total) {
     bar.Show(done, total);

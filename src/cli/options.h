@@ -15,6 +15,9 @@
 
 namespace trivet::cli {
 
+/// Makes an empty text a usage error, for an option that may be left out: a script's unset variable is no choice.
+void RefuseEmpty(CLI::Option* option);
+
 /// Flags about model and layout: what `plan` takes.
 struct LayoutFlags {
   std::string model;
@@ -29,6 +32,9 @@ struct LayoutFlags {
   void AddDummy(CLI::App* app);
   /// Errors: kUsage, and those of plan::ReadPlacement.
   Result<plan::LayoutOptions> Options() const;
+  /// Whether the layout of `options` obeys the map that they hold.  Errors: those of plan::MakeLayout that there would
+  /// not be without the map, with the name of its file.
+  Status CheckPlacement(const plan::Geometry& geometry, const plan::LayoutOptions& options) const;
   /// Opens the model.  Errors: those of engine::OpenModel.
   Result<engine::OpenedModel> Open() const;
   /// The model's directory.  Errors: kNotFound.

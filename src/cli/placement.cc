@@ -57,37 +57,48 @@ Result<int64_t> ExpertsOf(const std::string& model) {
                    fmt::format("{}: expected a model with routed experts, found one without; choose another", model));
 }
 
-// A list of [group, slot], by logical expert.
-Result<std::vector<ExpertAddress>> ReadPairs(const std::string& path) {
-  TRY_ASSIGN(const Json list, ReadJsonFile(path));
-  std::vector<ExpertAddress> pairs;
-  const auto is_id = [](const Json& value) { return value.is_number_integer(); };
-  for (const Json& pair : list) {
-    if (!pair.is_array() || pair.size() != 2 || !is_id(pair[0]) || !is_id(pair[1])) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("{}: expected a list of [group, slot] by expert, found {} for expert "
-                                   "{}; correct it",
-                                   path, Quote(DumpJson(pair)), pairs.size()));
-    }
-    pairs.push_back({pair[0].get<int64_t>(), pair[1].get<int64_t>()});
+bool IsId(const Json& value) {
+  return value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
+}
+
+// A file that lists something for every logical expert.
+//   form     what an entry is, for messages
+//   is_entry whether a value has that form
+Result<Json> ReadList(const std::string& path, const char* form, bool (*is_entry)(const Json&)) {
+  TRY_ASSIGN(Json list, ReadJsonFile(path));
+  const auto refuse = [&](const std::string& found) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected a list of {} by expert, found {}; correct it", path, form, found));
+  };
+  if (!list.is_array()) return refuse(Quote(DumpJson(list).substr(0, 80)));
+  if (list.empty() || static_cast<int64_t>(list.size()) > plan::kMostExperts) {
+    return refuse(fmt::format("{} entries, of which there may be 1 to {}", list.size(), plan::kMostExperts));
   }
+  for (size_t e = 0; e < list.size(); ++e) {
+    if (!is_entry(list[e])) return refuse(fmt::format("{} for expert {}", Quote(DumpJson(list[e]).substr(0, 80)), e));
+  }
+  return list;
+}
+
+Result<std::vector<ExpertAddress>> ReadPairs(const std::string& path) {
+  const auto is_pair = [](const Json& pair) {
+    return pair.is_array() && pair.size() == 2 && IsId(pair[0]) && IsId(pair[1]);
+  };
+  TRY_ASSIGN(const Json list, ReadList(path, "[group, slot]", is_pair));
+  std::vector<ExpertAddress> pairs;
+  for (const Json& pair : list) pairs.push_back({pair[0].get<int64_t>(), pair[1].get<int64_t>()});
   return pairs;
 }
 
-// A list of global ids, by logical expert.
 Result<std::vector<int64_t>> ReadFlatList(const std::string& path) {
-  TRY_ASSIGN(const Json list, ReadJsonFile(path));
-  std::vector<int64_t> ids;
-  for (const Json& id : list) {
-    if (!id.is_number_integer()) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("{}: expected a list of global ids by expert, found {} for expert {}; "
-                                   "correct it",
-                                   path, Quote(DumpJson(id)), ids.size()));
-    }
-    ids.push_back(id.get<int64_t>());
-  }
-  return ids;
+  TRY_ASSIGN(const Json list, ReadList(path, "global ids", IsId));
+  return list.get<std::vector<int64_t>>();
+}
+
+// An error of a map made from a file's list names the file.
+Result<Placement> Named(const std::string& path, Result<Placement> made) {
+  if (made.ok() || made.error().code != Code::kInvalid) return made;
+  return MakeError(Code::kInvalid, fmt::format("{}: {}", path, made.error().message));
 }
 
 Result<int64_t> CountExperts(const MakeFlags& flags) {
@@ -112,28 +123,35 @@ Result<Placement> MakeMap(const MakeFlags& flags) {
   TRY_ASSIGN(label.semantics, plan::ParseSemantics(flags.semantics));
   if (!flags.pairs.empty()) {
     TRY_ASSIGN(const std::vector<ExpertAddress> pairs, ReadPairs(flags.pairs));
-    return Placement::FromPairs(pairs, flags.ep, label);
+    return Named(flags.pairs, Placement::FromPairs(pairs, flags.ep, label));
   }
   const int64_t ep = flags.ep == 0 ? 1 : flags.ep;
   if (!flags.flat.empty()) {
     TRY_ASSIGN(const std::vector<int64_t> ids, ReadFlatList(flags.flat));
     TRY_ASSIGN(const Placement block,
                Placement::FromEpConfig(static_cast<int64_t>(ids.size()), ep, plan::PlacementStrategy::kBlock));
-    return Placement::FromLogicalToPhysical(ids, block.Sizes(), label);
+    return Named(flags.flat, Placement::FromLogicalToPhysical(ids, block.Sizes(), label));
   }
   TRY_ASSIGN(const int64_t experts, CountExperts(flags));
   if (flags.random) return Placement::Random(experts, ep, flags.seed, label);
-  TRY_ASSIGN(const plan::PlacementStrategy strategy,
-             plan::ParseStrategy(flags.strategy.empty() ? "block" : flags.strategy));
-  return Placement::FromEpConfig(experts, ep, strategy, label);
+  const std::string name = flags.strategy.empty() ? "block" : flags.strategy;
+  for (const auto strategy : {plan::PlacementStrategy::kBlock, plan::PlacementStrategy::kInterleave}) {
+    if (name == plan::StrategyName(strategy)) return Placement::FromEpConfig(experts, ep, strategy, label);
+  }
+  return MakeError(Code::kUsage,
+                   fmt::format("--strategy: expected block or interleave, found \"{}\"; choose one", Quote(name)));
 }
 
 Status Make(const MakeFlags& flags) {
   TRY_ASSIGN(const Placement map, MakeMap(flags));
   if (!flags.model.empty() || flags.experts != 0) {
     TRY_ASSIGN(const int64_t experts, CountExperts(flags));
-    const plan::Verdict verdict = plan::CheckPlacementFits(map, experts, map.ep_size());
-    if (!verdict.passed()) return MakeError(Code::kInvalid, verdict.sentence);
+    if (map.experts() != experts) {  // so the map is from a list
+      return MakeError(Code::kInvalid, fmt::format("{}: expected {} entries, one for every expert of {}, found {}; "
+                                                   "correct it",
+                                                   flags.pairs.empty() ? flags.flat : flags.pairs, experts,
+                                                   flags.model.empty() ? "--experts" : flags.model, map.experts()));
+    }
   }
   const std::string text = DumpJson(map.PlanFragment(), 2) + "\n";
   if (flags.out.empty()) {
@@ -203,34 +221,49 @@ Status Diff(const ShowFlags& flags) {
   return {};
 }
 
-// The gates in order; the first that fails is the error, and its code is named in it.
-Status Check(const CheckFlags& flags) {
+// The gates in order, and whether the map fits.
+//   record  what the file claims; whole when the verdict passes
+// Errors:  failures that are no verdict.
+Result<plan::Verdict> Judge(const CheckFlags& flags, plan::PlacementRecord* record) {
+  if (flags.ranks < 0 || flags.ranks > plan::kMaxRanks) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--ranks: expected 1 to {}, or 0 for any, found {}; choose another count",
+                                 plan::kMaxRanks, flags.ranks));
+  }
   TRY_ASSIGN(const Json fragment, ReadJsonFile(flags.file));
-  TRY_ASSIGN(const plan::PlacementRecord record, plan::ParsePlacementRecord(fragment, flags.file));
-  plan::Verdict verdict;
-  if (!flags.expected.empty()) verdict = plan::CheckPlacementVersion(record, flags.expected);
-  if (verdict.passed()) verdict = plan::CheckPlacementStructure(record);
-  if (verdict.passed()) {
-    TRY_ASSIGN(const Placement map, plan::MakePlacement(record, flags.file));
-    int64_t experts = map.experts();
-    if (!flags.model.empty()) {
-      TRY_ASSIGN(experts, ExpertsOf(flags.model));
+  const auto expected = flags.expected.empty() ? std::nullopt : std::optional(flags.expected);
+  const Result<plan::Verdict> verdict = plan::CheckPlacementFile(fragment, expected, record);
+  if (!verdict.ok()) {
+    return MakeError(verdict.error().code, fmt::format("{}: {}", flags.file, verdict.error().message));
+  }
+  if (!verdict->passed()) return verdict;
+  TRY_ASSIGN(const Placement map, plan::MakePlacement(*record, flags.file));
+  int64_t experts = map.experts();
+  if (!flags.model.empty()) {
+    TRY_ASSIGN(experts, ExpertsOf(flags.model));
+  }
+  return plan::CheckPlacementFits(map, experts, flags.ranks == 0 ? map.ep_size() : flags.ranks);
+}
+
+// A verdict other than PASS is printed if asked for, and is the error.
+Status Check(const CheckFlags& flags) {
+  plan::PlacementRecord record;
+  TRY_ASSIGN(const plan::Verdict verdict, Judge(flags, &record));
+  const char* const name = plan::PlacementVerdictName(verdict.code);
+  if (flags.json) {
+    Json out = {{"verdict", verdict.code}, {"name", name}};
+    if (verdict.passed()) {
+      out.update({{"version", record.version}, {"experts", record.experts}, {"ep_size", record.ep_size}});
+    } else {
+      out["sentence"] = verdict.sentence;
     }
-    verdict = plan::CheckPlacementFits(map, experts, flags.ranks == 0 ? map.ep_size() : flags.ranks);
+    std::puts(DumpJson(out).c_str());
   }
   if (!verdict.passed()) {
     return MakeError(verdict.code == plan::kPlacementVersionMismatch ? Code::kDiffers : Code::kInvalid,
-                     fmt::format("{}: {} ({}): {}", flags.file, plan::PlacementVerdictName(verdict.code), verdict.code,
-                                 verdict.sentence));
+                     fmt::format("{}: {} ({}): {}", flags.file, name, verdict.code, verdict.sentence));
   }
-  if (flags.json) {
-    std::puts(DumpJson({{"verdict", verdict.code},
-                        {"name", plan::PlacementVerdictName(verdict.code)},
-                        {"version", record.version},
-                        {"experts", record.experts},
-                        {"ep_size", record.ep_size}})
-                  .c_str());
-  } else {
+  if (!flags.json) {
     Print("{}: PASS, version {}, {} experts in {} groups\n", flags.file, Quote(record.version), record.experts,
           record.ep_size);
   }
@@ -249,12 +282,15 @@ Run AddMake(CLI::App* app) {
   app->add_option("--pairs", flags->pairs, "JSON file: a list of [group, slot], by expert");
   app->add_option("--logical-to-physical", flags->flat,
                   "JSON file: a list of global ids, by expert; groups have sizes as for block");
-  app->add_flag("--random", flags->random, "every expert in a group and slot at random; a group may have none");
-  app->add_option("--seed", flags->seed, "of --random");
+  CLI::Option* random =
+      app->add_flag("--random", flags->random, "every expert in a group and slot at random; a group may have none");
+  app->add_option("--seed", flags->seed, "of --random")->needs(random);
   app->add_option("--semantics", flags->semantics,
                   "what ids in the file are: global, or rank_local (slots of a group)");
-  app->add_option("--label", flags->version, "version by which runs name the map; the strategy's when empty");
-  app->add_option("--out,-o", flags->out, "file to write; standard output when empty");
+  app->add_option(
+      "--label", flags->version,
+      "version by which runs name the map; without it, one made from the strategy, the groups and the content");
+  app->add_option("--out,-o", flags->out, "file to write; without it, standard output");
   return [flags] { return Make(*flags); };
 }
 
@@ -278,7 +314,7 @@ Run AddCheck(CLI::App* app) {
   app->add_option("FILE", flags->file, "a map")->required();
   app->add_option("MODEL", flags->model, "model whose experts it must place");
   app->add_option("--ranks,-n", flags->ranks, "ranks that must be enough for its groups; 0: any");
-  app->add_option("--expect", flags->expected, "version that it must have; any when empty");
+  app->add_option("--expect", flags->expected, "version that it must have; without it, any");
   app->add_flag("--json", flags->json, "the verdict as JSON");
   return [flags] { return Check(*flags); };
 }
@@ -301,6 +337,9 @@ Run AddPlacement(CLI::App* app) {
   for (const auto& command : commands) {
     CLI::App* sub = app->add_subcommand(command.name, command.summary);
     runs.emplace_back(sub, command.add(sub));
+    for (CLI::Option* option : sub->get_options()) {
+      if (option->get_type_name() == "TEXT") RefuseEmpty(option);
+    }
   }
   return [runs]() -> Exit {
     for (const auto& [sub, run] : runs) {

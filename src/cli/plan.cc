@@ -27,6 +27,7 @@ Run AddPlan(CLI::App* app) {
     TRY_ASSIGN(options.layout, flags->Options());
     TRY(sizes->Fill(&options));
     TRY_ASSIGN(const engine::OpenedModel model, flags->Open());
+    TRY(flags->CheckPlacement(model.geometry, options.layout));
     TRY_ASSIGN(const plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
     const plan::ElementBytes bytes = engine::BytesOf(model);
     const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, bytes);
@@ -43,7 +44,8 @@ Run AddPlan(CLI::App* app) {
     std::fputs(RenderLayoutTable(model.geometry, layout, cost).c_str(), stdout);
     std::printf("\n%s", sized.ok() ? RenderMemoryTable(sized->memory).c_str()
                                    : fmt::format("not on this machine: {}\n", sized.error().message).c_str());
-    std::printf("\nOther rank counts\n%s", RenderOtherRanks(model.geometry, bytes).c_str());
+    std::printf("\nOther rank counts, with the cuts priced cheapest\n%s",
+                RenderOtherRanks(model.geometry, bytes, layout.ranks).c_str());
     return {};
   };
 }

@@ -135,18 +135,19 @@ std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout
   return text;
 }
 
-std::string RenderOtherRanks(const plan::Geometry& geometry, const plan::ElementBytes& bytes) {
+std::string RenderOtherRanks(const plan::Geometry& geometry, const plan::ElementBytes& bytes, int64_t ranks) {
   Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kLeft},
               {"ranks", "step reads", "of 1/N", "weights per rank", "KV of 1/N", "cuts"});
-  for (int64_t ranks = 1; ranks <= plan::kMaxRanks; ++ranks) {
+  for (int64_t other = 1; other <= plan::kMaxRanks; ++other) {
+    if (other == ranks) continue;
     plan::LayoutOptions options;
-    options.ranks = ranks;
+    options.ranks = other;
     const Result<plan::Layout> layout = plan::MakeLayout(geometry, options);
     CHECK(layout.ok());  // no forced cut, so every rank count has a layout
     const plan::LayoutCost cost = plan::PriceLayout(geometry, *layout, bytes);
     int64_t weights = 0;
     for (const plan::RankCost& rank : cost.ranks) weights = std::max(weights, rank.weight_bytes);
-    table.Add({fmt::format("{}", ranks), Bytes(cost.critical_bytes), Times(cost.step_factor), Bytes(weights),
+    table.Add({fmt::format("{}", other), Bytes(cost.critical_bytes), Times(cost.step_factor), Bytes(weights),
                Times(cost.kv_factor), CutSummary(*layout)});
   }
   return table.Text();

@@ -78,6 +78,12 @@ std::string EvenReason(const Candidate& chosen, int64_t ranks) {
   return fmt::format("{} do not divide by {}: shares differ by one", amount, ranks);
 }
 
+// Padded axes can give a rank more than all of a token's experts.
+const char* PaddingNote(const std::vector<Candidate>& candidates) {
+  const auto is_padded = [](const Candidate& one) { return one.rule->units.padded > one.rule->units.stock; };
+  return std::any_of(candidates.begin(), candidates.end(), is_padded) ? ", padding included" : "";
+}
+
 std::string ExpertReason(const Candidate& chosen, const std::vector<Candidate>& candidates) {
   const Candidate* whole = FindWord(candidates, "whole");
   const Candidate* width = FindWord(candidates, "width");
@@ -86,11 +92,11 @@ std::string ExpertReason(const Candidate& chosen, const std::vector<Candidate>& 
   const double whole_part = whole->price / token;
   const double width_part = width->price / token;
   if (chosen.rule->word == "width") {
-    return fmt::format("the busiest rank reads {:.0f}% of a token's experts, with whole experts {:.0f}% on average",
-                       100 * width_part, 100 * whole_part);
+    return fmt::format("the busiest rank reads {:.0f}% of a token's experts, with whole experts {:.0f}% on average{}",
+                       100 * width_part, 100 * whole_part, PaddingNote(candidates));
   }
-  return fmt::format("the busiest rank reads {:.0f}% of a token's experts on average, with cut channels {:.0f}%",
-                     100 * whole_part, 100 * width_part);
+  return fmt::format("the busiest rank reads {:.0f}% of a token's experts on average, with cut channels {:.0f}%{}",
+                     100 * whole_part, 100 * width_part, PaddingNote(candidates));
 }
 
 // Ranks of every group, and what the map costs beside the cuts that need none.
@@ -102,10 +108,10 @@ std::string GroupReason(const Placement& placement, const Candidate& chosen, con
   const bool one = members.size() == 1;
   return fmt::format(
       "asked for: {} of {} ranks {} {} experts; the busiest rank reads {:.0f}% of a token's experts on average, with "
-      "whole experts {:.0f}%, with cut channels {:.0f}%",
+      "whole experts {:.0f}%, with cut channels {:.0f}%{}",
       one ? "one group" : fmt::format("{} groups", members.size()), fmt::join(members, "/"), one ? "holds" : "hold",
       fmt::join(placement.Sizes(), "/"), 100 * chosen.price / token, 100 * FindWord(candidates, "whole")->price / token,
-      100 * FindWord(candidates, "width")->price / token);
+      100 * FindWord(candidates, "width")->price / token, PaddingNote(candidates));
 }
 
 std::string Reason(const AxisRule& axis, const Candidate& chosen, const std::vector<Candidate>& candidates,
@@ -180,32 +186,36 @@ Status CheckOptions(const Geometry& geometry, const LayoutOptions& options) {
 Result<std::optional<Placement>> AskedPlacement(const Geometry& geometry, const LayoutOptions& options) {
   const bool asked = options.ep != 0 || options.placement.has_value();
   if (!asked) return std::optional<Placement>();
+  const std::string asker = options.placement ? "placement" : "--ep";
   if (!geometry.Uses(ChannelMixer::kMoe)) {
     return MakeError(Code::kUsage,
-                     "ep and placement: expected a model with routed experts, found one without; leave "
-                     "them out");
+                     fmt::format("{}: expected a model with routed experts, found one without; leave it out", asker));
   }
   if (options.cuts.contains("experts")) {
-    return MakeError(Code::kUsage, fmt::format("cut experts={}: expected one way to cut experts, found ep or placement "
-                                               "besides; leave one out",
-                                               options.cuts.at("experts")));
+    return MakeError(Code::kUsage, fmt::format("cut experts={}: expected one way to cut experts, found {} besides; "
+                                               "leave one out",
+                                               options.cuts.at("experts"), asker));
   }
   if (!options.placement) {
     TRY_ASSIGN(Placement block, Placement::FromEpConfig(geometry.moe.experts, options.ep, PlacementStrategy::kBlock));
     return std::optional<Placement>(std::move(block));
   }
   if (options.ep == 0 || options.ep == options.placement->ep_size()) return options.placement;
-  return MakeError(Code::kUsage, fmt::format("ep: expected the {} groups of the placement, found {}; leave one out",
+  return MakeError(Code::kUsage, fmt::format("--ep: expected as many groups as the placement, {}, found {}; leave one "
+                                             "out",
                                              options.placement->ep_size(), options.ep));
 }
 
-Status CheckPlacementOf(const Geometry& geometry, int64_t ranks, const Placement& placement) {
-  const Verdict verdict = CheckPlacementFits(placement, geometry.moe.experts, ranks);
-  if (!verdict.passed()) {
-    const bool other_model = placement.experts() != geometry.moe.experts;
-    return MakeError(other_model ? Code::kInvalid : Code::kInfeasible, "placement: " + verdict.sentence);
+Status CheckPlacementOf(const Geometry& geometry, const LayoutOptions& options, const Placement& placement) {
+  const Verdict verdict = CheckPlacementFits(placement, geometry.moe.experts, options.ranks);
+  if (verdict.passed()) return {};
+  if (!options.placement) {
+    return MakeError(Code::kInfeasible, fmt::format("--ep: expected at most {}, found {} groups; use more ranks or "
+                                                    "fewer groups",
+                                                    Plural(options.ranks, "rank"), options.ep));
   }
-  return {};
+  const bool other_model = placement.experts() != geometry.moe.experts;
+  return MakeError(other_model ? Code::kInvalid : Code::kInfeasible, "placement: " + verdict.sentence);
 }
 
 // The map that the shards carry out: real experts in the order of their slots.
@@ -291,7 +301,7 @@ std::vector<std::string> LegalCuts(const Geometry& geometry, const std::string& 
 Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options) {
   TRY(CheckOptions(geometry, options));
   TRY_ASSIGN(const std::optional<Placement> asked, AskedPlacement(geometry, options));
-  if (asked) TRY(CheckPlacementOf(geometry, options.ranks, *asked));
+  if (asked) TRY(CheckPlacementOf(geometry, options, *asked));
   Layout layout;
   layout.ranks = options.ranks;
   layout.shards.resize(static_cast<size_t>(options.ranks));

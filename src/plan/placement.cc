@@ -52,7 +52,8 @@ class Canonical {
   std::vector<std::byte> bytes_;
 };
 
-Status CheckCounts(int64_t experts, int64_t ep_size) {
+// What every way to make a map asks for.
+Status CheckAsked(int64_t experts, int64_t ep_size, const PlacementLabel& label) {
   const struct {
     const char* what;
     int64_t found;
@@ -62,15 +63,23 @@ Status CheckCounts(int64_t experts, int64_t ep_size) {
     return MakeError(Code::kUsage, fmt::format("{}: expected 1 to {}, found {}; choose another count", row.what,
                                                kMostExperts, row.found));
   }
-  return {};
+  if (IsUtf8(label.version)) return {};  // a file holds nothing else
+  return MakeError(Code::kUsage, fmt::format("version label: expected UTF-8, found \"{}\"; choose another label",
+                                             Quote(RepairUtf8(label.version))));
 }
 
-Placement Make(PlacementStrategy strategy, std::string origin, const PlacementLabel& label) {
+Placement Make(PlacementStrategy strategy, std::string origin, const PlacementLabel& label,
+               std::vector<std::vector<int64_t>> tables) {
   Placement placement;
-  placement.version = label.version.empty() ? fmt::format("{}.v1", StrategyName(strategy)) : label.version;
   placement.semantics = label.semantics;
   placement.strategy = strategy;
   placement.origin = std::move(origin);
+  placement.tables = std::move(tables);
+  placement.version = label.version;
+  if (!label.version.empty()) return placement;
+  const size_t digits = placement.ContentDigest().find(':') + 1;
+  placement.version = fmt::format("{}.ep{}.{}", StrategyName(strategy), placement.ep_size(),
+                                  placement.ContentDigest().substr(digits, 8));
   return placement;
 }
 
@@ -112,19 +121,17 @@ Result<PlacementStrategy> ParseStrategy(std::string_view name) {
 }
 
 Result<Placement> Placement::Identity(int64_t experts, const PlacementLabel& label) {
-  TRY(CheckCounts(experts, 1));
-  Placement placement = Make(PlacementStrategy::kIdentity, "identity", label);
-  placement.tables.resize(1);
-  placement.tables[0].resize(static_cast<size_t>(experts));
-  std::iota(placement.tables[0].begin(), placement.tables[0].end(), 0);
-  return placement;
+  TRY(CheckAsked(experts, 1, label));
+  std::vector<int64_t> table(static_cast<size_t>(experts));
+  std::iota(table.begin(), table.end(), 0);
+  return Make(PlacementStrategy::kIdentity, "identity", label, {std::move(table)});
 }
 
 Result<Placement> Placement::FromLogicalToPhysical(const std::vector<int64_t>& list, std::vector<int64_t> sizes,
                                                    const PlacementLabel& label) {
   const auto experts = static_cast<int64_t>(list.size());
   if (sizes.empty()) sizes = {experts};
-  TRY(CheckCounts(experts, static_cast<int64_t>(sizes.size())));
+  TRY(CheckAsked(experts, static_cast<int64_t>(sizes.size()), label));
   const Verdict verdict = CheckPermutation(list);
   if (!verdict.passed()) return NotAMap("logical_to_physical", verdict);
   int64_t left = experts;
@@ -136,51 +143,50 @@ Result<Placement> Placement::FromLogicalToPhysical(const std::vector<int64_t>& l
   }
   std::vector<int64_t> expert_at(list.size());
   for (size_t e = 0; e < list.size(); ++e) expert_at[static_cast<size_t>(list[e])] = static_cast<int64_t>(e);
-  Placement placement = Make(PlacementStrategy::kIrregular, "logical_to_physical", label);
+  std::vector<std::vector<int64_t>> tables;
   auto next = expert_at.begin();
   for (const int64_t size : sizes) {
-    placement.tables.emplace_back(next, next + size);
+    tables.emplace_back(next, next + size);
     next += size;
   }
-  return placement;
+  return Make(PlacementStrategy::kIrregular, "logical_to_physical", label, std::move(tables));
 }
 
 Result<Placement> Placement::FromPairs(const std::vector<ExpertAddress>& addresses, int64_t ep_size,
                                        const PlacementLabel& label) {
-  if (ep_size == 0) {
-    for (const ExpertAddress& one : addresses) ep_size = std::max(ep_size, std::min(one.ep_rank, kMostExperts) + 1);
-  }
-  TRY(CheckCounts(static_cast<int64_t>(addresses.size()), ep_size));
-  const Verdict verdict = CheckAddresses(addresses, ep_size);
+  const int64_t most = ep_size == 0 ? kMostExperts : ep_size;
+  TRY(CheckAsked(static_cast<int64_t>(addresses.size()), most, label));
+  const Verdict verdict = CheckAddresses(addresses, most);
   if (!verdict.passed()) return NotAMap("pairs", verdict);
-  Placement placement = Make(PlacementStrategy::kIrregular, "pairs", label);
-  placement.tables.resize(static_cast<size_t>(ep_size));
-  for (const ExpertAddress& one : addresses) placement.tables[static_cast<size_t>(one.ep_rank)].emplace_back();
+  if (ep_size == 0) {
+    for (const ExpertAddress& one : addresses) ep_size = std::max(ep_size, one.ep_rank + 1);
+  }
+  std::vector<std::vector<int64_t>> tables(static_cast<size_t>(ep_size));
+  for (const ExpertAddress& one : addresses) tables[static_cast<size_t>(one.ep_rank)].emplace_back();
   for (size_t e = 0; e < addresses.size(); ++e) {
-    std::vector<int64_t>& table = placement.tables[static_cast<size_t>(addresses[e].ep_rank)];
+    std::vector<int64_t>& table = tables[static_cast<size_t>(addresses[e].ep_rank)];
     table[static_cast<size_t>(addresses[e].local_slot)] = static_cast<int64_t>(e);
   }
-  return placement;
+  return Make(PlacementStrategy::kIrregular, "pairs", label, std::move(tables));
 }
 
 Result<Placement> Placement::FromEpConfig(int64_t experts, int64_t ep_size, PlacementStrategy strategy,
                                           const PlacementLabel& label) {
-  TRY(CheckCounts(experts, ep_size));
-  Placement placement = Make(strategy, "ep config", label);
-  placement.tables.resize(static_cast<size_t>(ep_size));
+  TRY(CheckAsked(experts, ep_size, label));
+  std::vector<std::vector<int64_t>> tables(static_cast<size_t>(ep_size));
   if (strategy == PlacementStrategy::kBlock) {
     const std::vector<Share> shares = DealEven({experts, experts}, ep_size);
     for (size_t r = 0; r < shares.size(); ++r) {
-      placement.tables[r].resize(static_cast<size_t>(shares[r].count));
-      std::iota(placement.tables[r].begin(), placement.tables[r].end(), shares[r].begin);
+      tables[r].resize(static_cast<size_t>(shares[r].count));
+      std::iota(tables[r].begin(), tables[r].end(), shares[r].begin);
     }
   } else if (strategy == PlacementStrategy::kInterleave) {
-    for (int64_t e = 0; e < experts; ++e) placement.tables[static_cast<size_t>(e % ep_size)].push_back(e);
+    for (int64_t e = 0; e < experts; ++e) tables[static_cast<size_t>(e % ep_size)].push_back(e);
   } else {
     return MakeError(Code::kUsage, fmt::format("strategy: expected block or interleave, found {}; choose one",
                                                StrategyName(strategy)));
   }
-  return placement;
+  return Make(strategy, "ep config", label, std::move(tables));
 }
 
 Result<Placement> Placement::FromPlanFragment(const Json& fragment, std::string_view what) {
@@ -189,17 +195,16 @@ Result<Placement> Placement::FromPlanFragment(const Json& fragment, std::string_
 }
 
 Result<Placement> Placement::Random(int64_t experts, int64_t ep_size, uint64_t seed, const PlacementLabel& label) {
-  TRY(CheckCounts(experts, ep_size));
+  TRY(CheckAsked(experts, ep_size, label));
   // The standard fixes the engine's numbers, but not those of its distributions.
   std::mt19937_64 random(seed);
   const auto below = [&](int64_t bound) { return static_cast<int64_t>(random() % static_cast<uint64_t>(bound)); };
-  Placement placement = Make(PlacementStrategy::kIrregular, fmt::format("random seed {}", seed), label);
-  placement.tables.resize(static_cast<size_t>(ep_size));
+  std::vector<std::vector<int64_t>> tables(static_cast<size_t>(ep_size));
   for (int64_t e = 0; e < experts; ++e) {
-    std::vector<int64_t>& table = placement.tables[static_cast<size_t>(below(ep_size))];
+    std::vector<int64_t>& table = tables[static_cast<size_t>(below(ep_size))];
     table.insert(table.begin() + below(static_cast<int64_t>(table.size()) + 1), e);
   }
-  return placement;
+  return Make(PlacementStrategy::kIrregular, fmt::format("random seed {}", seed), label, std::move(tables));
 }
 
 int64_t Placement::experts() const {

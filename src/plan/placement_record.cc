@@ -14,34 +14,41 @@ namespace {
 
 Verdict Invalid(std::string sentence) { return {kInvalidPlacementMap, std::move(sentence)}; }
 
-Error WrongType(std::string_view what, std::string_view key, const char* expected) {
-  return MakeError(Code::kInvalid,
-                   fmt::format("{}: expected {} at \"{}\", found something else; make the map anew with "
-                               "`trivet placement make`",
-                               what, expected, key));
+// A value, or null for one that is absent; `where` is its place in the record, such as "\"tables\"[1][2]".
+Error WrongType(std::string_view what, std::string_view where, const char* expected, const Json* found) {
+  return MakeError(Code::kInvalid, fmt::format("{}: {}: expected {}, found {}; make the map anew with `trivet "
+                                               "placement make`",
+                                               what, where, expected,
+                                               found == nullptr ? "nothing" : Quote(DumpJson(*found).substr(0, 80))));
 }
 
-Result<std::vector<int64_t>> Integers(const Json& list, std::string_view key, std::string_view what) {
-  if (!list.is_array()) return WrongType(what, key, "a list of integers");
-  if (static_cast<int64_t>(list.size()) > kMostExperts) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected at most {} experts, found {} at \"{}\"; see "
+std::string Key(std::string_view key) { return fmt::format("\"{}\"", key); }
+
+Result<std::vector<int64_t>> Integers(const Json* list, const std::string& where, std::string_view what) {
+  if (list == nullptr || !list->is_array()) return WrongType(what, where, "a list of integers", list);
+  if (static_cast<int64_t>(list->size()) > kMostExperts) {
+    return MakeError(Code::kInvalid, fmt::format("{}: {}: expected at most {} experts, found {}; see "
                                                  "docs/placement.md",
-                                                 what, kMostExperts, list.size(), key));
+                                                 what, where, kMostExperts, list->size()));
   }
   std::vector<int64_t> numbers;
-  for (const Json& one : list) {
+  for (const Json& one : *list) {
     // An integer beyond 63 bits would wrap around.
     if (!one.is_number_integer() || (one.is_number_unsigned() && one.get<uint64_t>() > uint64_t{INT64_MAX})) {
-      return WrongType(what, key, "a list of integers");
+      return WrongType(what, fmt::format("{}[{}]", where, numbers.size()), "a 64-bit integer", &one);
     }
     numbers.push_back(one.get<int64_t>());
   }
   return numbers;
 }
 
+Result<std::vector<int64_t>> NeedIntegers(const Json& object, std::string_view key, std::string_view what) {
+  return Integers(Find(object, key), Key(key), what);
+}
+
 Result<std::string> NeedString(const Json& object, std::string_view key, std::string_view what) {
   const Json* value = Find(object, key);
-  if (value == nullptr || !value->is_string()) return WrongType(what, key, "a text");
+  if (value == nullptr || !value->is_string()) return WrongType(what, Key(key), "a text", value);
   return value->get<std::string>();
 }
 
@@ -54,15 +61,21 @@ Status ParseNewKeys(const Json& fragment, std::string_view what, PlacementRecord
   TRY_ASSIGN(record->provenance, NeedString(fragment, "provenance", what));
   TRY_ASSIGN(record->experts, NeedInt(fragment, "experts", what));
   TRY_ASSIGN(record->ep_size, NeedInt(fragment, "ep_size", what));
-  TRY_ASSIGN(record->ep_rank, Integers(Member(fragment, "ep_rank"), "ep_rank", what));
-  TRY_ASSIGN(record->physical, Integers(Member(fragment, "physical"), "physical", what));
-  const Json& tables = Member(fragment, "tables");
-  if (!tables.is_array() || static_cast<int64_t>(tables.size()) > kMostExperts) {
-    return WrongType(what, "tables", "a list of lists of experts");
+  TRY_ASSIGN(record->ep_rank, NeedIntegers(fragment, "ep_rank", what));
+  TRY_ASSIGN(record->physical, NeedIntegers(fragment, "physical", what));
+  const Json* tables = Find(fragment, "tables");
+  if (tables == nullptr || !tables->is_array()) {
+    return WrongType(what, Key("tables"), "a list of lists of experts", tables);
+  }
+  if (static_cast<int64_t>(tables->size()) > kMostExperts) {
+    return MakeError(Code::kInvalid, fmt::format("{}: \"tables\": expected at most {} groups, found {}; see "
+                                                 "docs/placement.md",
+                                                 what, kMostExperts, tables->size()));
   }
   record->tables.emplace();
-  for (const Json& table : tables) {
-    TRY_ASSIGN(std::vector<int64_t> slots, Integers(table, "tables", what));
+  for (const Json& table : *tables) {
+    const std::string where = fmt::format("\"tables\"[{}]", record->tables->size());
+    TRY_ASSIGN(std::vector<int64_t> slots, Integers(&table, where, what));
     record->tables->push_back(std::move(slots));
   }
   TRY_ASSIGN(const std::string replicas, NeedString(fragment, "replicas", what));
@@ -92,7 +105,7 @@ std::vector<ExpertAddress> AddressesOf(const PlacementRecord& map) {
 // The map of a record that has passed the gates for addresses.
 Placement PlacementOf(const PlacementRecord& map) {
   const PlacementSemantics semantics = ParseSemantics(map.semantics).value();
-  Placement placement = Placement::FromPairs(AddressesOf(map), map.ep_size, {map.version, semantics}).value();
+  Placement placement = Placement::FromPairs(AddressesOf(map), map.ep_size, {{}, semantics}).value();
   placement.version = map.version;
   placement.strategy = ParseStrategy(map.strategy).value();
   placement.origin = map.origin;
@@ -132,7 +145,7 @@ Verdict CheckForm(const PlacementRecord& map) {
 
 Verdict CheckReading(const PlacementRecord& map) {
   if (map.semantics == SemanticsName(PlacementSemantics::kGlobal)) {
-    Verdict verdict = CheckPermutation(map.physical);
+    Verdict verdict = CheckPermutation(map.physical, ", or declare rank-local ids");
     if (!verdict.passed()) return verdict;
   }
   return CheckAddresses(AddressesOf(map), map.ep_size);
@@ -220,7 +233,7 @@ const char* PlacementVerdictName(int code) {
   return "PASS";
 }
 
-Verdict CheckPermutation(const std::vector<int64_t>& ids) {
+Verdict CheckPermutation(const std::vector<int64_t>& ids, std::string_view or_else) {
   std::vector<int64_t> owner(ids.size(), -1);
   for (size_t e = 0; e < ids.size(); ++e) {
     if (ids[e] < 0 || ids[e] >= static_cast<int64_t>(ids.size())) {
@@ -233,8 +246,8 @@ Verdict CheckPermutation(const std::vector<int64_t>& ids) {
     if (before >= 0) {
       return Invalid(
           fmt::format("global ids: expected each id once, found {} for experts {} and {}; give every expert "
-                      "an id of its own, or declare rank-local ids",
-                      ids[e], before, e));
+                      "an id of its own{}",
+                      ids[e], before, e, or_else));
     }
     before = static_cast<int64_t>(e);
   }
@@ -291,14 +304,20 @@ PlacementRecord RecordOf(const Placement& placement) {
 Result<PlacementRecord> ParsePlacementRecord(const Json& fragment, std::string_view what) {
   if (!fragment.is_object()) {
     return MakeError(Code::kInvalid, fmt::format("{}: expected an object with \"version\" and \"logical_to_physical\", "
-                                                 "found something else; make the map with `trivet placement make`",
-                                                 what));
+                                                 "found {}; make the map with `trivet placement make`",
+                                                 what, Quote(DumpJson(fragment).substr(0, 80))));
   }
   PlacementRecord record;
   TRY_ASSIGN(record.version, NeedString(fragment, "version", what));
-  TRY_ASSIGN(record.logical_to_physical,
-             Integers(Member(fragment, "logical_to_physical"), "logical_to_physical", what));
+  TRY_ASSIGN(record.logical_to_physical, NeedIntegers(fragment, "logical_to_physical", what));
   if (Find(fragment, "schema") == nullptr) {  // an older fragment: one group, global ids
+    for (const auto& [key, value] : fragment.items()) {
+      if (key == "version" || key == "logical_to_physical") continue;
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}: expected \"schema\" beside \"{}\", found none; say \"schema\": \"{}\" if it is "
+                                   "such a map, or keep \"version\" and \"logical_to_physical\" alone",
+                                   what, Quote(key), kPlacementSchema));
+    }
     record.experts = static_cast<int64_t>(record.logical_to_physical.size());
     record.ep_rank.assign(record.logical_to_physical.size(), 0);
     record.physical = record.logical_to_physical;
@@ -313,11 +332,11 @@ Result<PlacementRecord> ParsePlacementRecord(const Json& fragment, std::string_v
   return record;
 }
 
-Verdict CheckPlacementVersion(const PlacementRecord& map, std::string_view expected) {
-  if (map.version == expected) return {};
+Verdict CheckPlacementVersion(std::string_view version, std::string_view expected) {
+  if (version == expected) return {};
   return {kPlacementVersionMismatch, fmt::format("version: expected \"{}\", found the map \"{}\"; use the map that the "
                                                  "run named",
-                                                 Quote(expected), Quote(map.version))};
+                                                 Quote(expected), Quote(version))};
 }
 
 Verdict CheckPlacementStructure(const PlacementRecord& map) {
@@ -347,11 +366,24 @@ Verdict CheckPlacementRows(const Placement& placement, const std::vector<Placeme
 
 Verdict CheckPlacement(const PlacementRecord& map, const std::vector<PlacementRow>& rows) {
   for (const PlacementRow& row : rows) {
-    Verdict verdict = CheckPlacementVersion(map, row.version);
+    Verdict verdict = CheckPlacementVersion(map.version, row.version);
     if (!verdict.passed()) return verdict;
   }
   Verdict verdict = CheckPlacementStructure(map);
   return verdict.passed() ? CheckPlacementRows(PlacementOf(map), rows) : verdict;
+}
+
+Result<Verdict> CheckPlacementFile(const Json& fragment, const std::optional<std::string>& expected,
+                                   PlacementRecord* record) {
+  const Json& version = Member(fragment, "version");
+  if (expected && version.is_string()) {
+    Verdict verdict = CheckPlacementVersion(version.get<std::string>(), *expected);
+    if (!verdict.passed()) return verdict;
+  }
+  Result<PlacementRecord> parsed = ParsePlacementRecord(fragment, "map");
+  if (!parsed.ok() && parsed.error().code == Code::kInvalid) return Invalid(parsed.error().message);
+  TRY_ASSIGN(*record, std::move(parsed));
+  return CheckPlacementStructure(*record);
 }
 
 Verdict CheckPlacementFits(const Placement& placement, int64_t experts, int64_t ranks) {
@@ -360,8 +392,8 @@ Verdict CheckPlacementFits(const Placement& placement, int64_t experts, int64_t 
                                placement.experts()));
   }
   if (placement.ep_size() <= ranks) return {};
-  return Invalid(fmt::format("ep_size: expected at most the {} ranks, found {} groups; use more ranks or fewer groups",
-                             ranks, placement.ep_size()));
+  return Invalid(fmt::format("ep_size: expected at most {}, found {} groups; use more ranks or fewer groups",
+                             ranks == 1 ? "the one rank" : fmt::format("the {} ranks", ranks), placement.ep_size()));
 }
 
 Result<Placement> MakePlacement(const PlacementRecord& record, std::string_view what) {

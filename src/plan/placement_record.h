@@ -47,7 +47,8 @@ struct PlacementRow {
 };
 
 /// 64 unless `ids` are 0..n-1, each once.
-Verdict CheckPermutation(const std::vector<int64_t>& ids);
+///   or_else  what else to do about an id that two experts have, such as ", or ..."
+Verdict CheckPermutation(const std::vector<int64_t>& ids, std::string_view or_else = "");
 
 /// 64 unless the experts' addresses fill tables of `ep_size` groups: no slot twice, no hole.
 Verdict CheckAddresses(const std::vector<ExpertAddress>& addresses, int64_t ep_size);
@@ -55,12 +56,13 @@ Verdict CheckAddresses(const std::vector<ExpertAddress>& addresses, int64_t ep_s
 /// The claim that a valid map makes.
 PlacementRecord RecordOf(const Placement& placement);
 
-/// Reads a claim; members have the right types, whatever they say.
+/// Reads a claim; members have the right types, whatever they say. Without a schema, a fragment has the two old keys
+/// and no other.
 /// Errors:  kInvalid (a wrong type, a missing member, too many experts), kUnsupported (an unknown schema, replicas).
 Result<PlacementRecord> ParsePlacementRecord(const Json& fragment, std::string_view what);
 
-/// 65 unless the map has the version `expected`.
-Verdict CheckPlacementVersion(const PlacementRecord& map, std::string_view expected);
+/// 65 unless `version`, which is a map's, is the one `expected`.
+Verdict CheckPlacementVersion(std::string_view version, std::string_view expected);
 
 /// 64 unless every expert has a slot of its own, no table has a hole, and all parts of the record agree with each
 /// other.
@@ -71,6 +73,13 @@ Verdict CheckPlacementRows(const Placement& placement, const std::vector<Placeme
 
 /// All gates in order, of which the first that fails answers: the version that every row names, structure, rows.
 Verdict CheckPlacement(const PlacementRecord& map, const std::vector<PlacementRow>& rows);
+
+/// What a file claims: 65 unless it has the version `expected`, if one is, whatever else it holds; then 64 unless it
+/// parses and passes for structure.
+///   record  where the claim goes; whole when the verdict passes
+/// Errors:  kUnsupported as ParsePlacementRecord, which is no verdict.
+Result<Verdict> CheckPlacementFile(const Json& fragment, const std::optional<std::string>& expected,
+                                   PlacementRecord* record);
 
 /// 64 unless the map places exactly `experts` experts in at most as many groups as there are ranks.
 Verdict CheckPlacementFits(const Placement& placement, int64_t experts, int64_t ranks);

@@ -207,21 +207,103 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("placement make", 2, {"MODEL", "--experts"});
   Refused("placement make demo --experts 10", 2, {"--experts"});
   Refused("placement make --experts 4 --ep ''", 2, {"--ep"});
-  Refused("placement make --experts 4 --strategy linear", 2, {"strategy"});
+  for (const std::string strategy : {"linear", "identity", "irregular"}) {
+    Refused("placement make --experts 4 --strategy " + strategy, 2,
+            {"--strategy: expected block or interleave, found"});
+  }
   Refused("placement make --experts 4 --random --pairs x", 2, {"--random"});
   Refused("placement make --experts 4 --random --strategy block", 2, {"--strategy"});
-  Refused("placement make demo --pairs " + Write("two.json", "[[0,0],[1,0]]"), 4, {"model's 10", "found 2"});
+  Refused("placement make demo --pairs " + Write("two.json", "[[0,0],[1,0]]"), 4,
+          {"two.json", "10 entries", "demo", "found 2"});
   Refused("placement make --pairs " + Write("pairs.json", "[[0,0],[0,0]]"), 4, {"slot 0 of group 0"});
   Refused("placement make --pairs " + Write("bad.json", "[[0,0],[0]]"), 4, {"expert 1"});
   Refused("placement make --logical-to-physical " + Write("flat.json", "{\"a\":\"b\"}"), 4, {"flat.json"});
   Refused("placement", 2, {"subcommand"});
-  Refused("plan demo --ranks 2 --placement " + good, 6, {"2 ranks", "3 groups"});
+  Refused("placement make --experts 4 --label \"$(printf '\\377')\"", 2, {"label", "UTF-8"});
+  Refused("placement make --experts 4 --seed 5", 2, {"--seed", "--random"});
+  Refused("placement make --experts 99999999999999999999", 2, {"--experts", "found 99999999999999999999"});
+  Refused("placement make --experts 4 --random --seed 18446744073709551616", 2,
+          {"--seed", "found 18446744073709551616"});
+  Refused("placement make --experts 4 --random --seed -1", 2, {"--seed", "found -1"});
+  for (const std::string ranks : {"17", "-1"}) {
+    Refused("placement check " + good + " --ranks " + ranks, 2, {"--ranks", "1 to 16", "found " + ranks});
+  }
+  Refused("plan demo --ranks 2 --placement " + good, 6, {"good.json", "2 ranks", "3 groups"});
   Refused("plan demo --ranks 3 --placement " + hole, 4, {"hole.json"});
   Refused("plan demo --ranks 3 --ep -1", 2, {"--ep"});
-  Refused("generate demo -q --prompt hi --ranks 2 --ep 3", 6, {"ep"});
+  Refused("generate demo -q --prompt hi --ranks 2 --ep 3", 6, {"--ep: expected at most 2 ranks, found 3"});
+  Refused("plan demo --ep 3", 6, {"--ep: expected at most 1 rank, found 3"});
+  Refused("plan demo --ranks 2 --ep 2 --placement " + good, 2, {"--ep", "good.json"});
+  Refused("plan " TRIVET_ROOT "/tests/golden/cases/llama --placement " + good, 2, {"good.json", "routed experts"});
   Refused("plan demo --ranks 3 --ep 2 --cut experts=whole", 2, {"experts"});
   Refused("plan " TRIVET_ROOT "/tests/golden/cases/llama --ep 1", 2, {"routed experts"});
   Refused("placement make " TRIVET_ROOT "/tests/golden/cases/llama", 2, {"routed experts"});
+}
+
+// Neither "no map" nor "any version": a script's unset variable.
+TEST_F(Program, AnEmptyTextAboutMapsIsRefused) {
+  const std::string good = dir_.Path("good.json");
+  ASSERT_EQ(Run("placement make demo --ep 3 --out " + good).status, 0);
+  Refused("plan demo --ranks 3 --placement ''", 2, {"--placement", "found nothing"});
+  Refused("generate demo -q --prompt hi --placement ''", 2, {"--placement", "found nothing"});
+  Refused("placement check ''", 2, {"FILE", "found nothing"});
+  Refused("placement check " + good + " ''", 2, {"MODEL", "found nothing"});
+  Refused("placement check " + good + " --expect ''", 2, {"--expect", "found nothing"});
+  Refused("placement show ''", 2, {"FILE", "found nothing"});
+  Refused("placement diff " + good + " ''", 2, {"TO", "found nothing"});
+  for (const std::string flag : {"--pairs", "--logical-to-physical", "--strategy", "--label", "--semantics", "--out"}) {
+    Refused("placement make --experts 4 " + flag + " ''", 2, {flag, "found nothing"});
+  }
+}
+
+TEST_F(Program, AListOfExpertsIsAList) {
+  for (const std::string flag : {"--pairs ", "--logical-to-physical "}) {
+    for (const std::string text : {"{\"a\":[0,0]}", "7", "null", "[]", "[18446744073709551615]"}) {
+      Refused("placement make " + flag + Write("list.json", text), 4, {"list.json: expected a list of", "by expert"});
+    }
+  }
+  const std::string pairs = Write("far.json", "[[4000000000,0]]"),
+                    wide = Write("wide.json", "[[18446744073709551615,0]]");
+  Refused("placement make --pairs " + pairs, 4, {"far.json", "group 4000000000"});
+  Refused("placement make --pairs " + wide, 4, {"wide.json", "[18446744073709551615,0] for expert 0"});
+  Refused("placement make --experts 3 --pairs " + Write("two.json", "[[0,0],[0,1]]"), 4, {"two.json", "3", "found 2"});
+  Refused("placement make --semantics rank_local --logical-to-physical " + Write("twice.json", "[0,0]"), 4,
+          {"twice.json", "give every expert an id of its own\n"});
+}
+
+TEST_F(Program, TheVerdictOnAMapIsJsonWhateverItIs) {
+  const std::string good = dir_.Path("good.json");
+  ASSERT_EQ(Run("placement make demo --ep 3 --label v7 --out " + good).status, 0);
+  Json map = ReadJsonFile(good).value();
+  map["tables"] = "x";
+  const std::string bad = Write("bad.json", DumpJson(map));
+  const struct {
+    std::string arguments;
+    int status, verdict;
+    const char* name;
+  } cases[] = {{good + " --expect v7", 0, 0, "PASS"},
+               {bad, 4, 64, "INVALID_PLACEMENT_MAP"},
+               {good + " demo --ranks 2", 4, 64, "INVALID_PLACEMENT_MAP"},
+               {bad + " --expect v6", 10, 65, "PLACEMENT_MAP_VERSION_MISMATCH"}};
+  for (const auto& test : cases) {
+    const Outcome run = Run("placement check --json " + test.arguments);
+    EXPECT_EQ(run.status, test.status) << run.err;
+    const Result<Json> verdict = ParseJson(run.out, "verdict");
+    ASSERT_TRUE(verdict.ok()) << test.arguments << run.out;
+    EXPECT_EQ((*verdict)["verdict"], test.verdict);
+    EXPECT_EQ((*verdict)["name"], test.name);
+    EXPECT_EQ(verdict->contains("sentence"), test.verdict != 0);
+    EXPECT_EQ(run.err.empty(), test.verdict == 0) << run.err;
+  }
+}
+
+TEST_F(Program, APlanShowsOneLayoutForItsRankCount) {
+  const std::string plan = Run("plan demo --ranks 3 --ep 2 --pad-to 5").out;
+  EXPECT_THAT(plan, HasSubstr("106% of a token's experts on average, with whole experts"));
+  EXPECT_THAT(plan, HasSubstr(", padding included\n"));
+  const std::string others = plan.substr(plan.find("Other rank counts"));
+  EXPECT_THAT(others, HasSubstr("\n    2 "));
+  EXPECT_THAT(others, testing::Not(HasSubstr("\n    3 ")));
 }
 
 TEST_F(Program, AMapOfExpertsChangesNoBit) {

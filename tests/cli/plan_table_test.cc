@@ -43,7 +43,7 @@ TEST(PlanTable, NamesTheMapOfExperts) {
   EXPECT_THAT(text,
               HasSubstr("experts  32 channels of an expert     30      30  10/5/15    1.50x  ep       asked for: 2 "
                         "groups of 2/1 ranks hold 5/5 experts"));
-  EXPECT_THAT(text, HasSubstr("experts live by the map block.v1, xxh3:"));
+  EXPECT_THAT(text, HasSubstr("experts live by the map block.ep2."));
 }
 
 TEST(PlanTable, OneRankHasNoCollectives) {
@@ -75,8 +75,10 @@ TEST(PlanTable, MemoryOfEveryRank) {
 TEST(PlanTable, ForcedCutsSaySo) { EXPECT_THAT(Render(3, "attn=pad"), HasSubstr("pad      asked for")); }
 
 TEST(PlanTable, OtherRanksHasOneLineEach) {
-  const std::string text = RenderOtherRanks(plan::DemoGeometry(), {});
-  EXPECT_EQ(Split(text, '\n').size(), static_cast<size_t>(plan::kMaxRanks) + 2);  // header, lines, final newline
+  const std::string text = RenderOtherRanks(plan::DemoGeometry(), {}, 3);
+  EXPECT_EQ(Split(text, '\n').size(), static_cast<size_t>(plan::kMaxRanks) + 1);  // header, lines, final newline
+  EXPECT_THAT(text, HasSubstr("\n    4 "));
+  EXPECT_THAT(text, Not(HasSubstr("\n    3 ")));
   EXPECT_THAT(text, HasSubstr("1.00x"));
   EXPECT_THAT(text, HasSubstr("attn=overlap gdn=uneven experts=width"));
 }

@@ -274,11 +274,12 @@ TEST(Layout, BadGroupsAreNamed) {
     Code code;
     const char* text;
   } cases[] = {{-1, {}, {}, Code::kUsage, "ep: expected 1 to"},
-               {3, {}, {}, Code::kInfeasible, "ep_size: expected at most the 2 ranks, found 3 groups"},
-               {0, three, {}, Code::kInfeasible, "at most the 2 ranks, found 3 groups"},
-               {0, nine, {}, Code::kInvalid, "expected the model's 10, found 9"},
-               {2, Placement::Identity(10).value(), {}, Code::kUsage, "the 1 groups of the placement, found 2"},
-               {2, {}, {{"experts", "whole"}}, Code::kUsage, "expected one way to cut experts"}};
+               {3, {}, {}, Code::kInfeasible, "--ep: expected at most 2 ranks, found 3 groups"},
+               {0, three, {}, Code::kInfeasible, "placement: ep_size: expected at most the 2 ranks, found 3 groups"},
+               {0, nine, {}, Code::kInvalid, "placement: experts: expected the model's 10, found 9"},
+               {2, Placement::Identity(10).value(), {}, Code::kUsage, "as many groups as the placement, 1, found 2"},
+               {2, {}, {{"experts", "whole"}}, Code::kUsage, "expected one way to cut experts, found --ep besides"},
+               {0, three, {{"experts", "whole"}}, Code::kUsage, "one way to cut experts, found placement besides"}};
   for (const auto& test : cases) {
     LayoutOptions options;
     options.ranks = 2;

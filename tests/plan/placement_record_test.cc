@@ -9,6 +9,7 @@ namespace trivet::plan {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // Ten experts, interleaved over groups of 4, 3 and 3.
 Placement Map(PlacementSemantics semantics = PlacementSemantics::kGlobal) {
@@ -112,6 +113,35 @@ TEST(PlacementGates, VersionIsJudgedBeforeStructureAndStructureBeforeRows) {
   ExpectVerdict(CheckPlacement(broken, rows), 65, "\"v6\"");
 }
 
+TEST(PlacementGates, AFileIsStaleBeforeItIsMalformed) {
+  PlacementRecord record;
+  const Json good = Map().PlanFragment();
+  ExpectVerdict(CheckPlacementFile(good, "v7", &record).value(), 0, "");
+  EXPECT_EQ(record.tables, Map().tables);
+  for (const char* key : {"tables", "ep_size", "logical_to_physical"}) {
+    Json wrong = good;
+    wrong[key] = "x";
+    ExpectVerdict(CheckPlacementFile(wrong, "v6", &record).value(), 65, "expected \"v6\"");
+    ExpectVerdict(CheckPlacementFile(wrong, "v7", &record).value(), 64, key);
+    ExpectVerdict(CheckPlacementFile(wrong, {}, &record).value(), 64, key);
+  }
+  Json other = good;
+  other["version"] = 7;
+  ExpectVerdict(CheckPlacementFile(other, "v6", &record).value(), 64, "\"version\": expected a text, found 7");
+  other = good;
+  other["schema"] = "placement.v2";
+  EXPECT_EQ(CheckPlacementFile(other, "v7", &record).error().code, Code::kUnsupported);
+}
+
+// The advice is for who can follow it: a flat list has no reading to declare.
+TEST(PlacementGates, OnlyAMapThatDeclaresAReadingIsToldOfAnother) {
+  EXPECT_THAT(CheckPermutation({0, 0}).sentence, Not(HasSubstr("declare")));
+  PlacementRecord map = RecordOf(Map(PlacementSemantics::kRankLocal));
+  map.logical_to_physical = map.physical;
+  ExpectVerdict(CheckPlacementStructure(map), 64, "give every expert an id of its own");
+  EXPECT_THAT(CheckPlacementStructure(map).sentence, Not(HasSubstr("declare")));
+}
+
 TEST(PlacementGates, ReplicasAreRefusedByName) {
   PlacementRecord map = RecordOf(Map());
   (*map.tables)[2].push_back(0);
@@ -164,8 +194,8 @@ TEST(PlacementGates, AMapFitsAModelAndItsRanks) {
 }
 
 TEST(PlacementGates, VersionOfAMap) {
-  ExpectVerdict(CheckPlacementVersion(RecordOf(Map()), "v7"), 0, "");
-  ExpectVerdict(CheckPlacementVersion(RecordOf(Map()), "v8"), 65, "expected \"v8\"");
+  ExpectVerdict(CheckPlacementVersion("v7", "v7"), 0, "");
+  ExpectVerdict(CheckPlacementVersion("v7", "v8"), 65, "expected \"v8\"");
   EXPECT_STREQ(PlacementVerdictName(64), "INVALID_PLACEMENT_MAP");
   EXPECT_STREQ(PlacementVerdictName(65), "PLACEMENT_MAP_VERSION_MISMATCH");
   EXPECT_STREQ(PlacementVerdictName(0), "PASS");
@@ -184,12 +214,45 @@ TEST(PlacementRecord, MembersHaveTheirTypes) {
       EXPECT_THAT(parsed.error().message, HasSubstr(key));
     }
   }
+  const struct {
+    const char* at;
+    Json wrong;
+    const char* text;
+  } entries[] = {
+      {"/physical/3", "x", R"("physical"[3]: expected a 64-bit integer, found "x")"},
+      {"/tables/1/2", uint64_t{18446744073709551615U}, R"("tables"[1][2]: expected a 64-bit integer, found 18446744)"},
+      {"/tables/0", 5, R"("tables"[0]: expected a list of integers, found 5)"},
+      {"/strategy", nullptr, R"("strategy": expected a text, found null)"}};
+  for (const auto& entry : entries) {
+    Json fragment = good;
+    fragment[Json::json_pointer(entry.at)] = entry.wrong;
+    EXPECT_THAT(ParsePlacementRecord(fragment, "map").error().message, HasSubstr(entry.text));
+  }
   Json fragment = good;
+  fragment.erase("tables");
+  EXPECT_THAT(ParsePlacementRecord(fragment, "map").error().message, HasSubstr("found nothing"));
+  fragment = good;
   fragment["schema"] = "placement.v2";
   EXPECT_EQ(ParsePlacementRecord(fragment, "map").error().code, Code::kUnsupported);
   fragment = good;
   fragment["physical"] = std::vector<int64_t>(kMostExperts + 1, 0);
   EXPECT_THAT(ParsePlacementRecord(fragment, "map").error().message, HasSubstr("at most 65536 experts"));
+}
+
+// It would be read as one group of global ids, whatever its tables say.
+TEST(PlacementRecord, NewKeysWithoutASchemaAreRefused) {
+  const Json good = Map().PlanFragment();
+  const Json old = {{"version", good["version"]}, {"logical_to_physical", good["logical_to_physical"]}};
+  ASSERT_TRUE(ParsePlacementRecord(old, "map").ok());
+  for (const auto& [key, value] : good.items()) {
+    if (old.contains(key) || key == "schema") continue;
+    Json mixed = old;
+    mixed[key] = value;
+    const Result<PlacementRecord> parsed = ParsePlacementRecord(mixed, "map");
+    ASSERT_FALSE(parsed.ok()) << key;
+    EXPECT_EQ(parsed.error().code, Code::kInvalid);
+    EXPECT_THAT(parsed.error().message, HasSubstr("map: expected \"schema\" beside \"" + key + "\""));
+  }
 }
 
 }  // namespace

@@ -161,6 +161,37 @@ TEST(Placement, TheOldKeysKeepPlaceAndMeaning) {
   }
 }
 
+// A label made from the content tells maps apart, and is the same for the same map.
+TEST(Placement, MapsWithoutALabelHaveOneThatTellsThemApart) {
+  std::set<std::string> labels;
+  const std::vector<Placement> maps = {
+      Block(10, 2),
+      Block(10, 3),
+      Block(12, 3),
+      Interleave(10, 3),
+      Value(Placement::Identity(10)),
+      Value(Placement::Random(10, 3, 1)),
+      Value(Placement::Random(10, 3, 2)),
+      Value(Placement::FromEpConfig(10, 3, PlacementStrategy::kBlock, {"", PlacementSemantics::kRankLocal}))};
+  for (const Placement& map : maps) labels.insert(map.version);
+  EXPECT_EQ(labels.size(), maps.size());
+  EXPECT_EQ(Block(10, 3).version, Block(10, 3).version);
+  EXPECT_EQ(Block(10, 3).version, "block.ep3." + Block(10, 3).ContentDigest().substr(5, 8));
+}
+
+// A file of it would hold other bytes than its digest covers.
+TEST(Placement, ALabelThatIsNotUtf8IsRefused) {
+  const PlacementLabel label{"v\xff", {}};
+  for (const Result<Placement>& made :
+       {Placement::Identity(4, label), Placement::FromEpConfig(4, 2, PlacementStrategy::kBlock, label),
+        Placement::Random(4, 2, 1, label), Placement::FromPairs({{0, 0}}, 0, label),
+        Placement::FromLogicalToPhysical({0}, {}, label)}) {
+    ASSERT_FALSE(made.ok());
+    EXPECT_EQ(made.error().code, Code::kUsage);
+    EXPECT_THAT(made.error().message, HasSubstr("version label: expected UTF-8"));
+  }
+}
+
 TEST(Placement, RandomMapsRepeatAndDiffer) {
   const Placement one = Value(Placement::Random(10, 3, 5));
   EXPECT_EQ(one.tables, Value(Placement::Random(10, 3, 5)).tables);
@@ -194,10 +225,11 @@ TEST(Placement, WhatIsNoMapIsRefused) {
       {Placement::FromPairs({{0, 0}, {0, 2}}), Code::kInvalid, "found none in slot 1"},
       {Placement::FromPairs({{0, 0}, {2, 0}}, 2), Code::kInvalid,
        "expert 1: expected a slot of groups 0 to 1, found slot 0 of group 2"},
-      {Placement::FromPairs({{-1, 0}}), Code::kUsage, "ep: expected 1"},
+      {Placement::FromPairs({{-1, 0}}), Code::kInvalid, "groups 0 to 65535, found slot 0 of group -1"},
       {Placement::FromPairs({{0, -1}}), Code::kInvalid, "found slot -1 of group 0"},
       {Placement::FromPairs({{0, 0}}, -1), Code::kUsage, "ep: expected 1 to 65536, found -1"},
-      {Placement::FromPairs({{INT64_MAX, 0}}), Code::kUsage, "ep: expected 1"},
+      {Placement::FromPairs({{4000000000, 0}}), Code::kInvalid, "found slot 0 of group 4000000000"},
+      {Placement::FromPairs({{INT64_MAX, 0}}), Code::kInvalid, "found slot 0 of group 9223372036854775807"},
   };
   for (const auto& test : cases) {
     ASSERT_FALSE(test.made.ok()) << test.text;
