@@ -353,7 +353,6 @@ TEST_F(Program, AFullContextEndsAPipedChat) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
-// A checkpoint of 70 billion bf16 weights in 30 files, whose data are holes: a plan reads headers alone.
 // The exit status of verify is the verdict; its report goes to standard output, what people read to standard error.
 TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   const auto path = [&](const char* name) { return dir_.Path(name); };
@@ -380,7 +379,7 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   const Outcome differs = Run("verify " + one + " " + bad);
   EXPECT_EQ(differs.status, 77);
   EXPECT_THAT(differs.err, HasSubstr("layer 2 resid1, request 0, position 0"));
-  EXPECT_THAT(differs.err, HasSubstr("bf16, before the sum"));
+  EXPECT_THAT(differs.out, HasSubstr("bf16, before the sum"));  // in the record of the sum before it
 
   Refused("generate demo" + prompt + "--proof digest --out " + one, 2, {"new run"});
   Refused("generate demo" + prompt + "--proof digest", 2, {"--proof-out"});
@@ -396,6 +395,7 @@ TEST_F(Program, TheVerifierPassesItsOwnTest) {
   EXPECT_THAT(outcome.err, HasSubstr("of 10000 runs with a byte changed, 0 accepted"));
 }
 
+// A checkpoint of 70 billion bf16 weights in 30 files, whose data are holes: a plan reads headers alone.
 TEST_F(Program, APlanOf140GigabytesTakesUnderASecond) {
   const char* const config =
       R"({"model_type": "llama", "hidden_size": 8192, "num_hidden_layers": 80, "num_attention_heads": 64,
