@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a kernel row is, and how one is chosen. A family F is a struct with its Args, a name and its rows; a row is a
-// function that computes the family on machines with a certain vector unit. Rows of one family and one contract give the
-// same bits.
+// function that computes the family on machines with a certain vector unit. Rows of one family and one contract give
+// the same bits.
 #pragma once
 
 #include <cstdint>

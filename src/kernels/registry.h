@@ -44,8 +44,8 @@ struct Kernels {
   std::vector<std::string> Names() const;
 };
 
-/// How rows are chosen: `contract` says whose bits are wanted at most; `rows` is a row name without its family, such as "ref" or "avx2", that every family that has
-/// such a row must take; `force` names one row for one family and wins.
+/// How rows are chosen: `contract` says whose bits are wanted at most; `rows` is a row name without its family, such as
+/// "ref" or "avx2", that every family that has such a row must take; `force` names one row for one family and wins.
 struct KernelOptions {
   std::string rows;
   std::map<std::string, std::string> force;  // family -> row name

@@ -43,7 +43,8 @@ struct ExpertAddress {
 
 /// What a map says of itself besides its tables.
 struct PlacementLabel {
-  std::string version;  // the name by which runs refer to the map; empty: such as "block.ep3.1f0c22ab", after what it is
+  std::string
+      version;  // the name by which runs refer to the map; empty: such as "block.ep3.1f0c22ab", after what it is
   PlacementSemantics semantics = PlacementSemantics::kGlobal;
 };
 
