@@ -15,6 +15,7 @@ namespace {
 // Bytes of plain records, one behind the other.
 class Bytes {
  public:
+  explicit Bytes(size_t most) { bytes_.reserve(most); }
   template <class T>
   void Put(const T& value) {
     const auto* from = reinterpret_cast<const std::byte*>(&value);
@@ -56,7 +57,7 @@ void SortByStep(std::vector<T>* records) {
 }  // namespace
 
 Digest DecisionDigest(const Digest& domain, const RouteHead& head, std::span<const RouteSlot> slots) {
-  Bytes bytes;
+  Bytes bytes(sizeof(domain) + sizeof(head) + slots.size_bytes());
   bytes.Put(domain);
   bytes.Put(head.token);
   bytes.Put(head.input);
