@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "base/html.h"
+
 namespace trivet::proof {
 namespace {
 
@@ -12,32 +14,9 @@ constexpr const char* kStyle =
     "text-align:left;vertical-align:top;overflow-wrap:anywhere}th{background:#f6f8fa}"
     ".ok{color:#116329}.bad{color:#a40e26}code{font-size:90%}";
 
-std::string Escape(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        out += "&amp;";
-        break;
-      case '<':
-        out += "&lt;";
-        break;
-      case '>':
-        out += "&gt;";
-        break;
-      case '"':
-        out += "&quot;";
-        break;
-      default:
-        out += c;
-    }
-  }
-  return out;
-}
-
 std::string Text(const Json& value) {
   if (value.is_null()) return "";
-  return Escape(value.is_string() ? value.get<std::string>() : DumpJson(value));
+  return EscapeHtml(value.is_string() ? value.get<std::string>() : DumpJson(value));
 }
 
 std::string VerdictCell(const Json& entry) {
@@ -51,7 +30,7 @@ std::string Table(const Json& object) {
   std::string rows;
   for (const auto& [key, value] : object.items()) {
     const std::string cell = value.is_object() ? Table(value) : "<code>" + Text(value) + "</code>";
-    rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", Escape(key), cell);
+    rows += fmt::format("<tr><th>{}</th><td>{}</td></tr>\n", EscapeHtml(key), cell);
   }
   return "<table>" + rows + "</table>";
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/html.h"
 #include "base/str.h"
 #include "text/jinja_access.h"
 #include "text/jinja_format_spec.h"

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <ctime>
 
+#include "base/html.h"
 #include "base/str.h"
 #include "text/jinja_access.h"
 #include "text/jinja_format_spec.h"

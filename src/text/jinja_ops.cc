@@ -8,6 +8,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/html.h"
 #include "text/jinja_format.h"
 #include "text/jinja_print.h"
 #include "text/jinja_text.h"

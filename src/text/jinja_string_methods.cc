@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/html.h"
 #include "text/jinja_format.h"
 #include "text/jinja_format_spec.h"
 #include "text/jinja_methods.h"

@@ -77,7 +77,4 @@ struct Replacement {
 /// A copy with occurrences replaced; nothing when it would be longer than `max_bytes`.
 std::optional<std::string> Replace(std::string_view text, const Replacement& replacement, size_t max_bytes);
 
-/// `text` with & < > ' " written as HTML entities.
-std::string EscapeHtml(std::string_view text);
-
 }  // namespace trivet::text::jinja

@@ -27,7 +27,7 @@ TEST(ReportHtml, ShowsRunsComparisonsAndTheFinding) {
 
 TEST(ReportHtml, NamesCannotBreakThePage) {
   const std::string page = ReportHtml(Verify({{"<script>&\"", {}}}, {}).json);
-  EXPECT_THAT(page, HasSubstr("&lt;script&gt;&amp;&quot;"));
+  EXPECT_THAT(page, HasSubstr("&lt;script&gt;&amp;&#34;"));
   EXPECT_THAT(page, Not(HasSubstr("<script>")));
 }
 

@@ -10,19 +10,15 @@
 #include <memory>
 
 #include "tests/server/serve_program.h"
+#include "tests/support/sanitizer.h"
 
 namespace trivet::server {
 namespace {
 
 using testing::HasSubstr;
 
-// What tests allow for a second of an ordinary build: everything in a build with a sanitizer takes several times as
-// long.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kPatientSecond = 10 * kSecond;
-#else
-constexpr int64_t kPatientSecond = kSecond;
-#endif
+// What tests allow for a second of an ordinary build.
+constexpr int64_t kPatientSecond = (support::kSanitized ? 10 : 1) * kSecond;
 
 // A connection that does what it is told and no more.
 class Socket {

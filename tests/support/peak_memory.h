@@ -10,14 +10,12 @@
 #include <functional>
 #include <string>
 
+#include "tests/support/sanitizer.h"
+
 namespace trivet::support {
 
 /// Whether a process' memory is what the program asked for: sanitizers keep what was freed.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-inline constexpr bool kMemoryIsMeasurable = false;
-#else
-inline constexpr bool kMemoryIsMeasurable = true;
-#endif
+inline constexpr bool kMemoryIsMeasurable = !kSanitized;
 
 /// Peak resident memory of this process.   Units: bytes.
 inline int64_t PeakBytes() {
