@@ -167,13 +167,17 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
     runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
   }
   runtime.LogRows(record::Site::kRouter, layer, logits);
-  const Pairs pairs = Route(runtime, weights, layer, logits);
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
-  if (weights.experts.width > 0 && (partial.experts || !partial.shared || first)) {
-    LogExecution(runtime, layer, pairs);
-    RoutedExperts(runtime, weights.experts, pairs, x, sums);
+  const bool computes = weights.experts.width > 0 && (partial.experts || !partial.shared || first);
+  // A rank that computes none chooses for its record alone: all have to choose alike.
+  if (computes || runtime.log != nullptr) {
+    const Pairs pairs = Route(runtime, weights, layer, logits);
+    if (computes) {
+      LogExecution(runtime, layer, pairs);
+      RoutedExperts(runtime, weights.experts, pairs, x, sums);
+    }
   }
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
     if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, nullptr, sums);

@@ -370,6 +370,10 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
 
   EXPECT_EQ(Run("replay -q --from " + three + " --ranks 2 --out " + again).status, 0);
   EXPECT_EQ(Run("verify " + one + " " + three + " " + again).status, 0);
+  // A rank without an expert chooses like the others all the same.
+  const std::string many = path("many");
+  ASSERT_EQ(Run("generate demo --ranks 11 --ep 11" + prompt + "--proof digest --out " + many).status, 0);
+  EXPECT_EQ(Run("verify " + one + " " + many).status, 0);
   EXPECT_EQ(Run("routes export " + three + " " + path("routes.safetensors")).status, 0);
   Refused("routes export " + one + " " + path("r"), 5, {"--proof rows"});
 
