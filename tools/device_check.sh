@@ -6,11 +6,13 @@
 # For every model and several rank counts on the GPUs there are (ranks share GPUs where there are fewer): under the
 # portable contract logits and texts are compared by bytes with the processor's; under the exact one, whose products
 # matrix units make, by bytes with those of one rank, which in turn are near the processor's.
+# Models are compared side by side, since most of that time goes into starting programs; timings come after, alone.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-program=$(realpath "${1:-build/trivet}") results=$(realpath -m "${2:-build/device}")
-mkdir -p "$results"
-failed=0 compared=0 texts=0 exact=0 worst=0
+program=$(realpath "${1:-build/trivet}") all_results=$(realpath -m "${2:-build/device}")
+mkdir -p "$all_results"
+at_once=$(($(nproc) / 4 > 0 ? $(nproc) / 4 : 1))
+failed=0
 
 # tokens CONFIG COUNT...: lists of token ids that are the model's, one for each count.
 tokens() {
@@ -103,38 +105,56 @@ same_text() {
   done
 }
 
+# check_model MODEL: every comparison of one model; counts go to its folder's `counts`.
+check_model() {
+  local model=$1 name between apart counts=(70 1 33)
+  name=$(basename "$model")
+  results=$all_results/$name graphs=(3) failed=0 compared=0 texts=0
+  mkdir -p "$results"
+  if [ "$name" = demo ]; then counts=(2000) graphs=(2 3 5 7); fi
+  tokens "$model/config.json" "${counts[@]}" >"$results/tokens.json" || return
+  if ! "$program" score "$model" --tokens "$results/tokens.json" --out "$results/cpu.safetensors" -q 2>"$results/cpu.log"; then
+    echo "$name: $(cat "$results/cpu.log")"
+    # A family that is refused on a processor is refused everywhere.
+    grep -q "not supported yet" "$results/cpu.log" && echo "0 0 0 0 0" >"$results/counts"
+    return
+  fi
+  same_everywhere cpu "$name" "$model" "$results/tokens.json" --numerics portable
+  same_text "$name" "$model" 1 "${graphs[@]}"
+  between=$compared apart=0
+  if score one "$name" "$model" "$results/tokens.json"; then
+    same_everywhere one "$name" "$model" "$results/tokens.json"
+    apart=$(distance "$results/cpu.safetensors" "$results/one.safetensors") || return
+    python3 -c "import sys; sys.exit(not $apart <= 1e-3)" || { echo "FAR $name: $apart" && failed=$((failed + 1)); }
+  fi
+  echo "$name: $between words portable, $((compared - between)) exact and $apart from the processor's"
+  echo "$between $((compared - between)) $texts $failed $apart" >"$results/counts"
+}
+
 "$program" doctor --backend cuda || exit 1
 # What passes between ranks: links, sums by size, and very many sums one by one and in graphs.
 "$program" bench p2p --backend cuda || failed=$((failed + 1))
 "$program" bench allreduce --backend cuda || failed=$((failed + 1))
 for n in 2 3 5 7; do "$program" bench allreduce --backend cuda --ranks $n --soak 10000 || failed=$((failed + 1)); done
 "$program" bench allreduce --backend cuda --launch processes --transport peer --soak 300 || failed=$((failed + 1))
-for model in models/demo tests/golden/cases/*; do
-  [ -f "$model/config.json" ] || continue
-  name=$(basename "$model")
-  counts=(70 1 33) graphs=(3)
-  if [ "$name" = demo ]; then counts=(2000) graphs=(2 3 5 7); fi
-  tokens "$model/config.json" "${counts[@]}" >"$results/tokens.json" || exit 1
-  if ! "$program" score "$model" --tokens "$results/tokens.json" --out "$results/cpu.safetensors" -q 2>"$results/cpu.log"; then
-    # A family that is refused on a processor is refused everywhere.
-    grep -q "not supported yet" "$results/cpu.log" && echo "$name: $(cat "$results/cpu.log")" && continue
-    cat "$results/cpu.log" && exit 1
-  fi
-  before=$compared
-  same_everywhere cpu "$name" "$model" "$results/tokens.json" --numerics portable
-  same_text "$name" "$model" 1 "${graphs[@]}"
-  between=$compared
-  if score one "$name" "$model" "$results/tokens.json"; then
-    same_everywhere one "$name" "$model" "$results/tokens.json"
-    apart=$(distance "$results/cpu.safetensors" "$results/one.safetensors") || exit 1
-    python3 -c "import sys; sys.exit(not $apart <= 1e-3)" || { echo "FAR $name: $apart" && failed=$((failed + 1)); }
-    worst=$(python3 -c "print(max($worst, $apart))")
-  fi
-  exact=$((exact + compared - between))
-  echo "$name: $((between - before)) words portable, $((compared - between)) exact and $apart from the processor's"
+models=(models/demo)
+for model in tests/golden/cases/*; do
+  [ -f "$model/config.json" ] && models+=("$model")
 done
-echo "$((compared - exact)) words of logits and tokens and $texts texts equal the processor's; $exact equal one rank's" \
-  "and are at most $worst from the processor's; $failed comparisons failed"
+rm -f "$all_results"/*/counts
+for model in "${models[@]}"; do
+  while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n; done
+  check_model "$model" &
+done
+wait
+awk -v models="${#models[@]}" '
+  { portable += $1; exact += $2; texts += $3; failed += $4; if ($5 > worst) worst = $5 }
+  END {
+    failed += models - NR
+    printf "%d words of logits and tokens and %d texts equal the processor\47s; %d equal one rank\47s and are at most %s from " \
+      "the processor\47s; %d comparisons failed\n", portable, texts, exact, worst, failed
+    exit failed > 0
+  }' "$all_results"/*/counts || failed=$((failed + 1))
 for sequences in 1 8 16; do
   "$program" bench models/demo --backend cuda --alone --rounds 3 -q --sequences $sequences || failed=$((failed + 1))
 done

@@ -107,10 +107,16 @@ Result<ModelFiles> OpenModelDir(const std::string& path) {
   files.dir = path;
   std::error_code error;
   if (!std::filesystem::exists(config_path, error)) {
-    return MakeError(Code::kNotFound, fmt::format("{}: expected a MODEL, which is a directory with config.json, "
-                                                  "tokenizer.json and safetensors weights, found no config.json in it; "
-                                                  "check the path",
-                                                  path));
+    std::error_code ignored;
+    const bool refused = error && error != std::errc::not_a_directory;
+    const bool file = std::filesystem::is_regular_file(path, ignored);
+    return MakeError(refused ? Code::kIo : Code::kNotFound,
+                     fmt::format("{}: expected a MODEL, which is a directory with config.json, tokenizer.json and "
+                                 "safetensors weights, or a GGUF file, found {}; check the path",
+                                 path,
+                                 refused ? fmt::format("a directory that cannot be read ({})", error.message())
+                                 : file  ? "a file of another kind"
+                                         : "no config.json in it"));
   }
   TRY_ASSIGN(files.config, ReadObject(config_path));
   files.generation_config = Json::object();

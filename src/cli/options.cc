@@ -20,9 +20,10 @@ void LayoutFlags::Add(CLI::App* app) {
   app->add_option("MODEL", model, "directory with config.json and safetensors files, GGUF file, or \"demo\"")
       ->required();
   app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks, "ranks to cut the model over, 1 to 16");
-  app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
-      ->take_all()
-      ->delimiter(',');
+  CLI::Option* cut = app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
+                         ->take_all()
+                         ->delimiter(',');
+  RefuseEmpty(cut);
   app->add_option(
       "--ep,--ep-size", ep,
       "groups of ranks that experts are dealt to, 1 to the ranks; the ranks of a group cut the width of its "
@@ -71,8 +72,8 @@ Result<engine::OpenedModel> LayoutFlags::Open() const {
 }
 
 void LayoutFlags::AddDummy(CLI::App* app) {
-  app->add_option("--dummy-weights", dummy,
-                  "bf16, fp8 or mxfp4: make weights up in that format; the model's config.json is enough");
+  RefuseEmpty(app->add_option("--dummy-weights", dummy,
+                              "bf16, fp8 or mxfp4: make weights up in that format; the model's config.json is enough"));
 }
 
 void SizeFlags::Add(CLI::App* app) {

@@ -132,6 +132,9 @@ TEST(OpenModelDir, SaysWhatAModelIs) {
   ASSERT_FALSE(files.ok());
   EXPECT_EQ(files.error().code, Code::kNotFound);
   EXPECT_THAT(files.error().message, HasSubstr("expected a MODEL, which is a directory with config.json"));
+  EXPECT_THAT(files.error().message, HasSubstr("found no config.json in it"));
+  dir.Write("notes.txt", "text");
+  EXPECT_THAT(OpenModelDir(dir.Path("notes.txt")).error().message, HasSubstr("found a file of another kind"));
 }
 
 TEST(OpenModelDir, NamesTheFileThatIsWrong) {

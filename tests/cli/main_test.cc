@@ -240,11 +240,13 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("placement make " TRIVET_ROOT "/tests/golden/cases/llama", 2, {"routed experts"});
 }
 
-// Neither "no map" nor "any version": a script's unset variable.
-TEST_F(Program, AnEmptyTextAboutMapsIsRefused) {
+// Neither "none" nor "any": a script's unset variable.
+TEST_F(Program, AnEmptyTextIsRefused) {
   const std::string good = dir_.Path("good.json");
   ASSERT_EQ(Run("placement make demo --ep 3 --out " + good).status, 0);
   Refused("plan demo --ranks 3 --placement ''", 2, {"--placement", "found nothing"});
+  Refused("plan demo --ranks 3 --cut ''", 2, {"--cut", "found nothing"});
+  Refused("plan demo --dummy-weights ''", 2, {"--dummy-weights", "found nothing"});
   Refused("generate demo -q --prompt hi --placement ''", 2, {"--placement", "found nothing"});
   Refused("placement check ''", 2, {"FILE", "found nothing"});
   Refused("placement check " + good + " ''", 2, {"MODEL", "found nothing"});
