@@ -148,6 +148,7 @@ for model in "${models[@]}"; do
 done
 wait
 awk -v models="${#models[@]}" '
+  BEGIN { worst = 0 }
   { portable += $1; exact += $2; texts += $3; failed += $4; if ($5 > worst) worst = $5 }
   END {
     failed += models - NR
