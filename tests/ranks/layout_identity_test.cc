@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 #include "plan/axis_rules.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/sanitizer.h"
 
 namespace trivet {
 namespace {
@@ -158,7 +159,8 @@ TEST_F(LayoutIdentity, EveryCutTogetherWithOthers) {
         const std::vector<std::string> cuts = plan::LegalCuts(Base().model.geometry, axis, ranks);
         options.layout.cuts[axis] = cuts[shift++ % cuts.size()];
       }
-      ExpectAllEqual(options);
+      // A sanitizer, which makes it take twenty minutes, looks for how ranks meet; more tokens show it no more of that.
+      support::kSanitized ? ExpectFewEqual(options) : ExpectAllEqual(options);
     }
   }
 }
