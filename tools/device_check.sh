@@ -1,18 +1,30 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks and times the CUDA backend on a machine that has GPUs, in one go:
-#   tools/device_check.sh [PROGRAM [RESULTS]]
+#   tools/device_check.sh [--ranks N[,N...]] [PROGRAM [RESULTS]]
 # PROGRAM is trivet (build/trivet), also as `cmake --install` puts it elsewhere; RESULTS a folder for logs (build/device).
-# For every model and several rank counts on the GPUs there are (ranks share GPUs where there are fewer): under the
+# For every model and several rank counts (2,3,5,7) on the GPUs there are, which ranks share where they are fewer: under the
 # portable contract logits and texts are compared by bytes with the processor's; under the exact one, whose products
 # matrix units make, by bytes with those of one rank, which in turn are near the processor's.
 # Models are compared side by side, since most of that time goes into starting programs; timings come after, alone.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+rank_counts=(2 3 5 7)
+if [ "${1:-}" = --ranks ]; then
+  IFS=, read -ra rank_counts <<<"${2:-}"
+  for n in "${rank_counts[@]:-none}"; do
+    [[ $n =~ ^([2-9]|1[0-6])$ ]] && continue
+    echo "device_check.sh: --ranks: expected counts of 2 to 16 with commas between them, found \"${2:-}\"; give such a list" >&2
+    exit 2
+  done
+  shift 2
+fi
 program=$(realpath "${1:-build/trivet}") all_results=$(realpath -m "${2:-build/device}")
 mkdir -p "$all_results"
 at_once=$(($(nproc) / 4 > 0 ? $(nproc) / 4 : 1))
 failed=0
+few=${rank_counts[0]}  # what is tried in more ways
+for n in "${rank_counts[@]}"; do [ "$n" = 3 ] && few=3; done
 
 # tokens CONFIG COUNT...: lists of token ids that are the model's, one for each count.
 tokens() {
@@ -51,10 +63,11 @@ same() {
 # same_everywhere EXPECTED NAME MODEL TOKENS FLAGS...: the same for several rank counts, launches, transports and chunks.
 same_everywhere() {
   local n
-  for n in 1 2 3 5 7; do same "$@" --ranks "$n"; done
-  same "$@" --ranks 3 --launch processes
-  same "$@" --ranks 3 --transport host
-  same "$@" --ranks 2 --prefill-chunk 7
+  same "$@" --ranks 1
+  for n in "${rank_counts[@]}"; do same "$@" --ranks "$n"; done
+  same "$@" --ranks "$few" --launch processes
+  same "$@" --ranks "$few" --transport host
+  same "$@" --ranks "$few" --prefill-chunk 7
   # Steps of one token are recorded graphs.
   for n in "${graphs[@]}"; do same "$@" --ranks "$n" --prefill-chunk 1; done
 }
@@ -105,13 +118,27 @@ same_text() {
   done
 }
 
+# same_proof NAME MODEL: whether `verify` finds one sealed run on the GPU equal to one of more ranks, steps chunked.
+same_proof() {
+  local name=$1 model=$2 n
+  for n in 1 "$few"; do
+    rm -rf "$results/run$n"
+    "$program" generate "$model" --backend cuda --ranks "$n" --raw --prompt "Tom has 12 apples" --max-tokens 60 \
+      --ignore-eos --prefill-chunk "$((n + 2))" --proof digest --out "$results/run$n" -q >/dev/null 2>"$results/proof.log" && continue
+    echo "FAILED $name: generate --proof --ranks $n: $(tail -n 1 "$results/proof.log")" && failed=$((failed + 1)) && return
+  done
+  "$program" verify "$results/run1" "$results/run$few" >"$results/verify.json" 2>"$results/proof.log" ||
+    { echo "FAILED $name: verify: $(tail -n 1 "$results/proof.log")" && failed=$((failed + 1)); }
+  echo "$name: $(tail -n 1 "$results/proof.log")"
+}
+
 # check_model MODEL: every comparison of one model; counts go to its folder's `counts`.
 check_model() {
   local model=$1 name between apart counts=(70 1 33)
   name=$(basename "$model")
-  results=$all_results/$name graphs=(3) failed=0 compared=0 texts=0
+  results=$all_results/$name graphs=("$few") failed=0 compared=0 texts=0
   mkdir -p "$results"
-  if [ "$name" = demo ]; then counts=(2000) graphs=(2 3 5 7); fi
+  if [ "$name" = demo ]; then counts=(2000) graphs=("${rank_counts[@]}"); fi
   tokens "$model/config.json" "${counts[@]}" >"$results/tokens.json" || return
   if ! "$program" score "$model" --tokens "$results/tokens.json" --out "$results/cpu.safetensors" -q 2>"$results/cpu.log"; then
     echo "$name: $(cat "$results/cpu.log")"
@@ -122,6 +149,7 @@ check_model() {
   same_everywhere cpu "$name" "$model" "$results/tokens.json" --numerics portable
   same_text "$name" "$model" 1 "${graphs[@]}"
   between=$compared apart=0
+  if [ "$name" = demo ]; then same_proof "$name" "$model"; fi
   if score one "$name" "$model" "$results/tokens.json"; then
     same_everywhere one "$name" "$model" "$results/tokens.json"
     apart=$(distance "$results/cpu.safetensors" "$results/one.safetensors") || return
@@ -135,8 +163,8 @@ check_model() {
 # What passes between ranks: links, sums by size, and very many sums one by one and in graphs.
 "$program" bench p2p --backend cuda || failed=$((failed + 1))
 "$program" bench allreduce --backend cuda || failed=$((failed + 1))
-for n in 2 3 5 7; do "$program" bench allreduce --backend cuda --ranks $n --soak 10000 || failed=$((failed + 1)); done
-"$program" bench allreduce --backend cuda --launch processes --transport peer --soak 300 || failed=$((failed + 1))
+for n in "${rank_counts[@]}"; do "$program" bench allreduce --backend cuda --ranks "$n" --soak 10000 || failed=$((failed + 1)); done
+"$program" bench allreduce --backend cuda --ranks "$few" --launch processes --transport peer --soak 300 || failed=$((failed + 1))
 models=(models/demo)
 for model in tests/golden/cases/*; do
   [ -f "$model/config.json" ] && models+=("$model")

@@ -15,7 +15,7 @@ namespace trivet::comm {
 inline constexpr int64_t kMaxPeers = 16;   // as many as a group has
 inline constexpr int64_t kMaxBlocks = 64;  // of one call
 /// Words of 8 bytes in the longest one-shot call.
-inline constexpr int64_t kPacketWords = int64_t{1} << 16;
+inline constexpr int64_t kPacketWords = int64_t{1} << 17;
 /// The longest two-shot call, and the most that a gather brings at a time.  Units: bytes.
 inline constexpr int64_t kPeerPieceBytes = int64_t{8} << 20;
 
@@ -99,9 +99,10 @@ constexpr int64_t BlocksFor(int64_t items, int64_t items_a_block, int64_t proces
 }
 
 /// Messages up to this size go as packets, which need one way instead of two there and back but twice the bytes, and
-/// all of them to every peer. Where the two forms cross: docs/measurements/cuda-collectives.md.
+/// all of them to every peer: with one peer those are no more than two-shot calls send in their two ways. Where the two
+/// forms cross: docs/measurements/cuda-collectives.md.
 constexpr int64_t OneShotBytes(int64_t ranks) {
-  constexpr struct { int64_t ranks, bytes; } kTable[] = {{3, 512 << 10}, {5, 256 << 10}, {8, 128 << 10}};
+  constexpr struct { int64_t ranks, bytes; } kTable[] = {{2, 1 << 20}, {3, 512 << 10}, {5, 256 << 10}, {8, 128 << 10}};
   for (const auto& row : kTable) {
     if (ranks <= row.ranks) return row.bytes;
   }
