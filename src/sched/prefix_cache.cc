@@ -38,10 +38,10 @@ PrefixCache::PrefixCache(BlockPool* pool, int32_t first_snapshot, int32_t snapsh
       snapshot_pages_(static_cast<size_t>(snapshots), nullptr),
       reserved_(static_cast<size_t>(snapshots), false) {}
 
-std::vector<CachedPage*> PrefixCache::Find(std::span<const TokenId> tokens, int32_t most) const {
+std::vector<CachedPage*> PrefixCache::Find(std::span<const TokenId> tokens, int32_t most, CachedPage* after) const {
   std::vector<CachedPage*> chain;
-  CachedPage* parent = nullptr;
-  for (int32_t i = 0; i < most; ++i) {
+  CachedPage* parent = after;
+  for (int32_t i = after == nullptr ? 0 : after->depth; i < most; ++i) {
     const PageTokens own = TokensOf(tokens, i);
     const auto found = pages_.find(KeyOf(parent, own));
     if (found == pages_.end() || !Is(*found->second, parent, own)) break;

@@ -42,8 +42,9 @@ class PrefixCache {
   ///   first_snapshot, snapshots  slots [first_snapshot, first_snapshot + snapshots) are for states
   PrefixCache(BlockPool* pool, int32_t first_snapshot, int32_t snapshots);
 
-  /// The pages that `tokens` begins with, in order, at most `most`; nobody holds them yet.
-  std::vector<CachedPage*> Find(std::span<const TokenId> tokens, int32_t most) const;
+  /// The pages that `tokens` begins with, in order, up to number `most`; nobody holds them yet.
+  ///   after  a page that `tokens` is known to begin with: what follows it; null: all
+  std::vector<CachedPage*> Find(std::span<const TokenId> tokens, int32_t most, CachedPage* after = nullptr) const;
 
   /// Gives a page one more user.
   void Hold(CachedPage* page);

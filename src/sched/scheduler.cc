@@ -14,6 +14,21 @@ namespace {
 
 int64_t Number(SeqId id) { return static_cast<int64_t>(id); }
 
+// At most `count` tokens of the prompt: a state can be kept where a step leaves it.
+int32_t UpToBorder(const Sequence& sequence, int32_t count) {
+  for (const int32_t border : sequence.snapshot_at) {
+    if (border > sequence.computed) count = std::min(count, border - sequence.computed);
+  }
+  return count;
+}
+
+// What both begin with, in whole pages; the last token of `sequence` it computes itself.
+int32_t SharedTokens(const Sequence& sequence, const Sequence& other) {
+  const auto end = sequence.tokens.end() - 1;
+  const auto at = std::mismatch(sequence.tokens.begin(), end, other.tokens.begin(), other.tokens.end()).first;
+  return static_cast<int32_t>(at - sequence.tokens.begin()) / kPageTokens * kPageTokens;
+}
+
 }  // namespace
 
 Status Validate(const SchedulerLimits& limits) {
@@ -93,13 +108,21 @@ StepPlan Scheduler::Next() {
   CHECK_MSG(!step_under_way_, fmt::format("step {} was not committed", steps_ - 1));
   StepPlan plan;
   const int64_t preemptions = preemptions_;
-  ScheduleDecoders(&plan);
-  decoders_ = static_cast<int32_t>(plan.spans.size());
   for (Sequence* sequence : running_) {
-    if (!sequence->decoding()) SchedulePrefill(sequence, &plan);
+    if (!sequence->decoding()) CatchUp(sequence, &plan);
+  }
+  ScheduleDecoders(&plan);
+  Left left = LeftForPrompts(plan);
+  std::vector<Prefill> prefills;
+  for (Sequence* sequence : running_) {
+    if (!sequence->decoding()) SchedulePrefill(sequence, &left, &prefills);
   }
   // A preempted sequence must not take back, in the same step, what it was preempted for.
-  if (preemptions_ == preemptions) Admit(&plan);
+  if (preemptions_ == preemptions) Admit(&left, &plan, &prefills);
+  // Only now: who was admitted may ask those before it to stop where the two part.
+  for (const Prefill& prefill : prefills) {
+    AddSpan(prefill.sequence, UpToBorder(*prefill.sequence, prefill.count), &plan);
+  }
   if (plan.spans.empty()) {
     CHECK_MSG(running_.empty() && waiting_.empty(), "sequences are left and none was scheduled");
     return plan;
@@ -119,28 +142,41 @@ void Scheduler::ScheduleDecoders(StepPlan* plan) {
   }
 }
 
-void Scheduler::SchedulePrefill(Sequence* sequence, StepPlan* plan) {
-  int32_t count = std::min({sequence->remaining(), limits_.prefill_chunk, PromptTokensLeft(*plan)});
-  // Rows belong to the last tokens: each token less is one row less, as long as there are rows.
-  count -= std::max(0, LogitsRows(*sequence, sequence->computed + count) - RowsLeft(*plan));
-  // A state can be kept where a step leaves it.
-  for (const int32_t border : sequence->snapshot_at) {
-    if (border > sequence->computed) count = std::min(count, border - sequence->computed);
+Scheduler::Left Scheduler::LeftForPrompts(const StepPlan& plan) const {
+  const auto decoders = static_cast<int32_t>(plan.tokens.size());
+  int32_t tokens = limits_.max_step_tokens - decoders;
+  if (decoders > 0) {
+    tokens = std::min(tokens, limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders));
   }
-  if (count > 0) AddSpan(sequence, count, plan);
+  return {tokens, limits_.max_logits_rows - plan.logits_rows};
 }
 
-void Scheduler::Admit(StepPlan* plan) {
-  // With a token and a row left, an admitted sequence gets a span at once.
-  while (!waiting_.empty() && slots_.free() > 0 && PromptTokensLeft(*plan) > 0 && RowsLeft(*plan) > 0) {
+void Scheduler::SchedulePrefill(Sequence* sequence, Left* left, std::vector<Prefill>* prefills) {
+  if (Waits(sequence)) return;
+  int32_t count = std::min({sequence->remaining(), limits_.prefill_chunk, left->tokens});
+  // Rows belong to the last tokens: each token less is one row less, as long as there are rows.
+  count -= std::max(0, LogitsRows(*sequence, sequence->computed + count) - left->rows);
+  count = UpToBorder(*sequence, count);
+  if (count <= 0) return;
+  left->tokens -= count;
+  left->rows -= LogitsRows(*sequence, sequence->computed + count);
+  prefills->push_back({sequence, count});
+}
+
+void Scheduler::Admit(Left* left, StepPlan* plan, std::vector<Prefill>* prefills) {
+  while (!waiting_.empty() && slots_.free() > 0) {
     Sequence* sequence = *waiting_.begin();
+    // With a token and a row left, an admitted sequence gets a span at once. One that will wait for another needs
+    // neither, but has to be there before that one has passed the border where the two part.
+    if ((left->tokens <= 0 || left->rows <= 0) && FindLeader(*sequence).leader == nullptr) return;
     if (!TakePages(sequence)) return;
     CHECK(slots_.Allocate(1, &sequence->state_slots));
     BeginAfterPrefix(sequence, plan);
+    Follow(sequence);
     sequence->status = SequenceStatus::kRunning;
     waiting_.erase(sequence);
     running_.insert(sequence);
-    SchedulePrefill(sequence, plan);
+    SchedulePrefill(sequence, left, prefills);
   }
 }
 
@@ -149,13 +185,7 @@ void Scheduler::Admit(StepPlan* plan) {
 // not cause a preemption soon after.
 bool Scheduler::TakePages(Sequence* sequence) {
   const int32_t all = PagesFor(sequence->length());
-  std::vector<CachedPage*> known;
-  if (limits_.prefix_cache) {
-    // The last token is computed in any case, and so are the positions whose logits are still wanted.
-    int32_t most = sequence->length() - 1;
-    if (sequence->logits == LogitsMode::kAll) most = std::min(most, sequence->scored);
-    known = prefixes_.Find(sequence->tokens, most / kPageTokens);
-  }
+  std::vector<CachedPage*> known = FindKnown(*sequence);
   sequence->snapshot_at.clear();
   if (limits_.stateful && limits_.snapshots > 0) {
     // Where prefixes part is where the next ones will part from them; and a prompt's end is where its answer, or the
@@ -163,7 +193,7 @@ bool Scheduler::TakePages(Sequence* sequence) {
     sequence->snapshot_at = {static_cast<int32_t>(known.size()) * kPageTokens,
                              (sequence->length() - 1) / kPageTokens * kPageTokens};
   }
-  while (limits_.stateful && !known.empty() && known.back()->snapshot == kNoSlot) known.pop_back();
+  DropPagesWithoutState(&known);
   for (CachedPage* page : known) prefixes_.Hold(page);
   const int32_t need = all - static_cast<int32_t>(known.size());
   const int64_t reserve = GrowingSequences() + (PagesFor(sequence->max_length()) > all ? 1 : 0);
@@ -177,9 +207,74 @@ bool Scheduler::TakePages(Sequence* sequence) {
   return true;
 }
 
-// Lets an admitted sequence go on where its known pages end.
+// The known pages that a sequence can go on with, after those it has.
+std::vector<CachedPage*> Scheduler::FindKnown(const Sequence& sequence) const {
+  if (!limits_.prefix_cache) return {};
+  // The last token is computed in any case, and so are the positions whose logits are still wanted.
+  int32_t most = sequence.length() - 1;
+  if (sequence.logits == LogitsMode::kAll) most = std::min(most, sequence.scored);
+  return prefixes_.Find(sequence.tokens, most / kPageTokens,
+                        sequence.prefix.empty() ? nullptr : sequence.prefix.back());
+}
+
+// A sequence can begin only where its state is known too.
+void Scheduler::DropPagesWithoutState(std::vector<CachedPage*>* known) const {
+  while (limits_.stateful && !known->empty() && known->back()->snapshot == kNoSlot) known->pop_back();
+}
+
+// Lets a sequence whose prompt has begun go on after the pages that others have made known since.
+void Scheduler::CatchUp(Sequence* sequence, StepPlan* plan) {
+  std::vector<CachedPage*> known = FindKnown(*sequence);
+  DropPagesWithoutState(&known);
+  const size_t end = (sequence->prefix.size() + known.size()) * kPageTokens;
+  if (known.empty() || end <= static_cast<size_t>(sequence->computed)) return;
+  for (CachedPage* page : known) {
+    prefixes_.Hold(page);
+    GoOnWith(page, sequence);
+  }
+  BeginAfterPrefix(sequence, plan);
+}
+
+// The running sequence served before this one that is computing most of what both begin with. It is not behind this
+// one, and does not score: whoever scores computes fewer tokens in a step.
+Scheduler::Lead Scheduler::FindLeader(const Sequence& sequence) const {
+  Lead lead;
+  if (!limits_.prefix_cache || sequence.logits == LogitsMode::kAll) return lead;
+  if (limits_.stateful && limits_.snapshots == 0) return lead;
+  for (Sequence* other : running_) {
+    if (!ServedFirst()(other, &sequence)) break;
+    if (other->logits == LogitsMode::kAll || other->computed < sequence.computed) continue;
+    const int32_t shared = SharedTokens(sequence, *other);
+    if (shared > std::max(lead.shared, other->computed)) lead = {other, shared};
+  }
+  return lead;
+}
+
+// Lets a sequence wait for its leader, if there is one, which then leaves its state where the two part. Only those
+// served before it lead, so the first of the running never waits.
+void Scheduler::Follow(Sequence* sequence) {
+  const Lead lead = FindLeader(*sequence);
+  sequence->shared = lead.shared;
+  if (lead.leader == nullptr) return;
+  sequence->leader = lead.leader->id;
+  if (limits_.stateful) lead.leader->snapshot_at.push_back(lead.shared);
+}
+
+// Whether a sequence is to go on later, with what its leader computes.
+bool Scheduler::Waits(Sequence* sequence) {
+  if (sequence->shared <= sequence->computed) return false;
+  const Sequence* leader = Find(sequence->leader);
+  // The leader is gone, or has passed without a slot for its state.
+  if (leader == nullptr || leader->status != SequenceStatus::kRunning || leader->computed >= sequence->shared) {
+    Follow(sequence);
+  }
+  return sequence->shared > sequence->computed;
+}
+
+// Lets a sequence go on where its known pages end.
 void Scheduler::BeginAfterPrefix(Sequence* sequence, StepPlan* plan) {
   if (sequence->prefix.empty()) return;
+  const int32_t before = sequence->computed;
   sequence->computed = static_cast<int32_t>(sequence->prefix.size()) * kPageTokens;
   if (limits_.stateful) {
     CachedPage* last = sequence->prefix.back();
@@ -187,9 +282,9 @@ void Scheduler::BeginAfterPrefix(Sequence* sequence, StepPlan* plan) {
     prefixes_.UseSnapshot(last);
   }
   if (sequence->preemptions > 0) return;
-  sequence->cached_tokens = sequence->computed;
-  ++prefix_hits_;
-  prefix_hit_tokens_ += sequence->computed;
+  if (sequence->cached_tokens == 0) ++prefix_hits_;
+  sequence->cached_tokens += sequence->computed - before;
+  prefix_hit_tokens_ += sequence->computed - before;
 }
 
 bool Scheduler::AllocatePages(int32_t count, std::vector<int32_t>* pages) {
@@ -296,14 +391,20 @@ void Scheduler::MakeKnown(Sequence* sequence) {
   while ((sequence->prefix.size() + 1) * kPageTokens <= static_cast<size_t>(sequence->computed)) {
     const size_t i = sequence->prefix.size();
     CachedPage* parent = i == 0 ? nullptr : sequence->prefix.back();
-    int32_t& own = sequence->pages[i];
-    CachedPage* page = prefixes_.Insert(parent, std::span(sequence->tokens).subspan(i * kPageTokens), own);
+    CachedPage* page =
+        prefixes_.Insert(parent, std::span(sequence->tokens).subspan(i * kPageTokens), sequence->pages[i]);
     if (page == nullptr) return;
-    sequence->prefix.push_back(page);
-    if (page->page == own) continue;
-    std::vector<int32_t> spare = {std::exchange(own, page->page)};
-    pages_.Free(&spare);
+    GoOnWith(page, sequence);
   }
+}
+
+// Puts a known page, held for the sequence, in the place of the sequence's own.
+void Scheduler::GoOnWith(CachedPage* page, Sequence* sequence) {
+  int32_t& own = sequence->pages[sequence->prefix.size()];
+  sequence->prefix.push_back(page);
+  if (page->page == own) return;
+  std::vector<int32_t> spare = {std::exchange(own, page->page)};
+  pages_.Free(&spare);
 }
 
 // Hands the states that the step has left to the pages at whose ends they were.
@@ -358,16 +459,5 @@ int32_t Scheduler::GrowingSequences() const {
     return PagesFor(sequence->max_length()) > static_cast<int32_t>(sequence->pages.size());
   }));
 }
-
-// Decoders have been scheduled before.
-int32_t Scheduler::PromptTokensLeft(const StepPlan& plan) const {
-  const auto tokens = static_cast<int32_t>(plan.tokens.size());
-  const int32_t left = limits_.max_step_tokens - tokens;
-  if (decoders_ == 0) return left;
-  const int32_t budget = limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders_);
-  return std::min(left, budget - (tokens - decoders_));
-}
-
-int32_t Scheduler::RowsLeft(const StepPlan& plan) const { return limits_.max_logits_rows - plan.logits_rows; }
 
 }  // namespace trivet::sched

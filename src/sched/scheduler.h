@@ -106,21 +106,42 @@ class Scheduler {
   };
   using Queue = std::set<Sequence*, ServedFirst>;
 
+  // Tokens of a prompt that the step is to compute.
+  struct Prefill {
+    Sequence* sequence;
+    int32_t count;
+  };
+  // What a step being made still has for prompts.
+  struct Left {
+    int32_t tokens, rows;
+  };
+  // A sequence served before another one, and the tokens that both begin with.
+  struct Lead {
+    Sequence* leader = nullptr;
+    int32_t shared = 0;
+  };
+
   void ScheduleDecoders(StepPlan* plan);
-  void SchedulePrefill(Sequence* sequence, StepPlan* plan);
-  void Admit(StepPlan* plan);
+  Left LeftForPrompts(const StepPlan& plan) const;
+  void SchedulePrefill(Sequence* sequence, Left* left, std::vector<Prefill>* prefills);
+  void Admit(Left* left, StepPlan* plan, std::vector<Prefill>* prefills);
   bool TakePages(Sequence* sequence);
+  std::vector<CachedPage*> FindKnown(const Sequence& sequence) const;
+  void DropPagesWithoutState(std::vector<CachedPage*>* known) const;
+  void CatchUp(Sequence* sequence, StepPlan* plan);
+  Lead FindLeader(const Sequence& sequence) const;
+  void Follow(Sequence* sequence);
+  bool Waits(Sequence* sequence);
   void BeginAfterPrefix(Sequence* sequence, StepPlan* plan);
   void AddSpan(Sequence* sequence, int32_t count, StepPlan* plan);
   bool GrowPages(Sequence* sequence);
   bool AllocatePages(int32_t count, std::vector<int32_t>* pages);
   void MakeKnown(Sequence* sequence);
+  void GoOnWith(CachedPage* page, Sequence* sequence);
   void KeepSnapshots();
   void Preempt(Sequence* sequence);
   void Release(Sequence* sequence);
   int32_t GrowingSequences() const;
-  int32_t PromptTokensLeft(const StepPlan& plan) const;
-  int32_t RowsLeft(const StepPlan& plan) const;
 
   SchedulerLimits limits_;
   BlockPool pages_;
@@ -136,7 +157,6 @@ class Scheduler {
   Queue waiting_;
   Queue running_;
   int64_t arrivals_ = 0;
-  int32_t decoders_ = 0;  // in the step that is being made
   int64_t preemptions_ = 0;
   int64_t steps_ = 0;
   int64_t prefix_hits_ = 0;

@@ -54,8 +54,12 @@ struct Sequence {
   std::vector<int32_t> pages;        // page table: page i holds positions [i, i + 1) * kPageTokens
   std::vector<CachedPage*> prefix;   // its first pages, those that are known in the prefix cache
   std::vector<int32_t> state_slots;  // one while running
-  std::vector<int32_t> snapshot_at;  // positions at whose end the state is to be kept, ascending
-  int32_t cached_tokens = 0;         // prompt tokens found in the prefix cache at the first admission
+  std::vector<int32_t> snapshot_at;  // page borders of the prompt at which the state is to be kept, in any order
+  int32_t cached_tokens = 0;         // prompt tokens taken from the prefix cache before it was first preempted
+  // Its first `shared` tokens, whole pages, are also those of `leader`, which is served before it and computes them; it
+  // waits until they are known. 0: it waits for no one.
+  SeqId leader{};
+  int32_t shared = 0;
 
   /// Known tokens, prompt and generated.
   int32_t length() const { return static_cast<int32_t>(tokens.size()); }

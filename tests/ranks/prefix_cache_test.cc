@@ -141,6 +141,16 @@ TEST_P(PrefixCachingAtRanks, NextTurn) {
   EXPECT_EQ(engine->counts().prefix_hit_tokens, 128);
 }
 
+// Prompts that arrive together compute what they share once.
+TEST_P(PrefixCachingAtRanks, TogetherOnce) {
+  const support::TokenSet prompts = Prompts();
+  const auto engine = Start(Cached(GetParam()));
+  Expect(Run(Start({}).get(), prompts, 3), Run(engine.get(), prompts, 3), "together");
+  // Two pages of the shared 150 tokens for prompts 2 to 4, of prompt 4 for 5 and 6, three in all for the one like it.
+  EXPECT_EQ(engine->counts().prefix_hits, 5);
+  EXPECT_GE(engine->counts().prefix_hit_tokens, 5 * 128);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, PrefixCachingAtRanks, testing::Values(1, 3));
 
 // Layers whose window is far shorter than the context keep a window's keys, and compute what they compute with all.
