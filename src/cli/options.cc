@@ -89,8 +89,8 @@ void SizeFlags::Add(CLI::App* app) {
                   "capacity of the KV cache in tokens; 0: every sequence's context, as far as memory goes");
   app->add_option(
       "--snapshot-slots", snapshot_slots,
-      "states of recurrent and sliding-window layers kept for the prefix cache; -1: as many as sequences run, "
-      "as far as memory goes");
+      "states of recurrent and sliding-window layers kept for the prefix cache; -1: two for each sequence that "
+      "runs, as far as memory goes");
   app->add_option("--prefix-cache", prefix_cache,
                   "on: prompts that begin as earlier ones do are computed from where they part; off");
 }

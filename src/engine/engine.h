@@ -31,7 +31,7 @@ struct EngineOptions {
   int64_t prefill_chunk = 512;   // tokens of one prompt in one step
   int64_t prefill_budget = 0;    // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
   double memory_fraction = 0.8;  // of the memory that the machine has available, for all ranks together
-  int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most max_sequences
+  int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most 2 max_sequences
   int64_t kv_tokens = 0;         // capacity of the KV cache; 0: max_sequences times max_context, as memory allows
   bool prefix_cache = false;     // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs

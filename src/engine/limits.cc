@@ -78,11 +78,13 @@ class Sizing {
                     Bytes(scratch), Bytes(states), limits_.max_sequences));
   }
 
-  // As many snapshots as sequences run, within an eighth of what is left, unless an option says how many.
+  // Two snapshots for each sequence that runs, of its prompt and of its answer, within an eighth of what is left,
+  // unless an option says how many.
   Status TakeSnapshots() {
     if (!limits_.prefix_cache || !limits_.stateful) return {};
     int64_t count = options_.snapshot_slots;
-    if (count < 0) count = std::min<int64_t>(limits_.max_sequences, left_ / 8 / std::max<int64_t>(1, slot_));
+    if (count < 0)
+      count = std::min<int64_t>(int64_t{2} * limits_.max_sequences, left_ / 8 / std::max<int64_t>(1, slot_));
     if (count * slot_ > left_) return DoesNotFit("--snapshot-slots", count, "slots", left_ / slot_);
     limits_.snapshots = static_cast<int32_t>(count);
     left_ -= count * slot_;

@@ -93,7 +93,7 @@ void PrefixCache::Evict(int32_t count) {
     CHECK_MSG(page->children == 0, fmt::format("page {} has {} followers", page->page, page->children));
     idle_.erase(idle_.begin());
     if (page->parent != nullptr) --page->parent->children;
-    if (page->snapshot != kNoSlot) snapshot_pages_[static_cast<size_t>(page->snapshot - first_snapshot_)] = nullptr;
+    DropSnapshot(page);
     std::vector<int32_t> ids = {page->page};
     pool_->Free(&ids);
     pages_.erase(page->key);
@@ -111,10 +111,15 @@ int32_t PrefixCache::ReserveSnapshot() {
     if (best == reserved_.size() || used(i) < used(best)) best = i;
   }
   if (best == reserved_.size()) return kNoSlot;
-  if (snapshot_pages_[best] != nullptr) snapshot_pages_[best]->snapshot = kNoSlot;
-  snapshot_pages_[best] = nullptr;
+  if (snapshot_pages_[best] != nullptr) DropSnapshot(snapshot_pages_[best]);
   reserved_[best] = true;
   return first_snapshot_ + static_cast<int32_t>(best);
+}
+
+void PrefixCache::DropSnapshot(CachedPage* page) {
+  if (page->snapshot == kNoSlot) return;
+  snapshot_pages_[static_cast<size_t>(page->snapshot - first_snapshot_)] = nullptr;
+  page->snapshot = kNoSlot;
 }
 
 void PrefixCache::KeepSnapshot(CachedPage* page, int32_t slot) {

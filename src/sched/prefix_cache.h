@@ -66,6 +66,8 @@ class PrefixCache {
   int32_t ReserveSnapshot();
   /// Gives a reserved slot to `page`, or takes it back with null or where the page has one.
   void KeepSnapshot(CachedPage* page, int32_t slot);
+  /// Frees the page's snapshot, if it has one.
+  void DropSnapshot(CachedPage* page);
   /// Counts a use of the page's snapshot.
   void UseSnapshot(CachedPage* page) { page->snapshot_used = ++now_; }
 

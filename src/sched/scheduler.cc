@@ -310,12 +310,29 @@ void Scheduler::AddSpan(Sequence* sequence, int32_t count, StepPlan* plan) {
   plan->pages.insert(plan->pages.end(), sequence->pages.begin(), sequence->pages.begin() + span.page_count);
   plan->logits_rows += span.logits_count;
   plan->spans.push_back(span);
+  ReserveSnapshot(sequence, end, plan);
+}
+
+// Lets the step keep the state that it leaves at `end`, if that is a border where it is wanted. Of an answer only the
+// last border is: where the next turn parts from it. So one answer takes one slot, however long it gets; and all under
+// way take half of the slots at most, or they would drive out each other's and those of prompts.
+void Scheduler::ReserveSnapshot(Sequence* sequence, int32_t end, StepPlan* plan) {
   const std::vector<int32_t>& borders = sequence->snapshot_at;
-  if (std::find(borders.begin(), borders.end(), end) == borders.end()) return;
+  const bool decoding = sequence->decoding() && end % kPageTokens == 0 && limits_.stateful && limits_.snapshots > 0;
+  if (!decoding && std::find(borders.begin(), borders.end(), end) == borders.end()) return;
+  if (decoding && sequence->decoded == nullptr && 2 * (AnswersKept() + 1) > limits_.snapshots) return;
+  if (decoding && sequence->decoded != nullptr) prefixes_.DropSnapshot(sequence->decoded);
   const int32_t slot = prefixes_.ReserveSnapshot();
   if (slot == kNoSlot) return;
-  plan->saves.push_back({span.state_slot, slot});
-  saves_.push_back({sequence->id, end, slot});
+  plan->saves.push_back({sequence->state_slots.front(), slot});
+  saves_.push_back({sequence->id, end, slot, decoding});
+}
+
+// Answers under way whose state is kept, or will be after this step.
+int64_t Scheduler::AnswersKept() const {
+  const auto kept = std::count_if(running_.begin(), running_.end(), [](const Sequence* s) { return s->decoded; });
+  return kept + std::count_if(saves_.begin(), saves_.end(),
+                              [this](const Save& save) { return save.decoding && Find(save.seq)->decoded == nullptr; });
 }
 
 bool Scheduler::GrowPages(Sequence* sequence) {
@@ -345,6 +362,7 @@ void Scheduler::Release(Sequence* sequence) {
   sequence->pages.erase(sequence->pages.begin(),
                         sequence->pages.begin() + static_cast<std::ptrdiff_t>(sequence->prefix.size()));
   prefixes_.Release(&sequence->prefix);
+  sequence->decoded = nullptr;
   pages_.Free(&sequence->pages);
   slots_.Free(&sequence->state_slots);
 }
@@ -370,6 +388,7 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const SampledToken> sampl
       sequence.computed += span.count;
       sequence.scored = std::max(sequence.scored, std::min(sequence.computed, sequence.prompt_tokens));
       MakeKnown(&sequence);
+      KeepSnapshot(&sequence);
       if (has_token) sequence.tokens.push_back(sampled.front().token);
       // The last token needs no place in the cache, because nothing follows it.
       if (!sequence.wants_token() && (has_token || sequence.remaining() == 0)) {
@@ -380,7 +399,8 @@ void Scheduler::Commit(const StepPlan& plan, std::span<const SampledToken> sampl
     }
     if (has_token) sampled = sampled.subspan(1);
   }
-  KeepSnapshots();
+  for (const Save& save : saves_) prefixes_.KeepSnapshot(nullptr, save.slot);  // of sequences that are gone
+  saves_.clear();
   CHECK_MSG(sampled.empty(), fmt::format("{} tokens belong to no span, or are not in span order", sampled.size()));
 }
 
@@ -407,15 +427,15 @@ void Scheduler::GoOnWith(CachedPage* page, Sequence* sequence) {
   pages_.Free(&spare);
 }
 
-// Hands the states that the step has left to the pages at whose ends they were.
-void Scheduler::KeepSnapshots() {
-  for (const Save& save : saves_) {
-    const auto depth = static_cast<size_t>(save.end / kPageTokens);
-    const Sequence* sequence = Find(save.seq);
-    const bool known = sequence != nullptr && sequence->prefix.size() >= depth;
-    prefixes_.KeepSnapshot(known ? sequence->prefix[depth - 1] : nullptr, save.slot);
-  }
-  saves_.clear();
+// Hands the state that the step has left, if it kept one, to the page at whose end it was.
+void Scheduler::KeepSnapshot(Sequence* sequence) {
+  const auto save = std::find_if(saves_.begin(), saves_.end(), [&](const Save& s) { return s.seq == sequence->id; });
+  if (save == saves_.end()) return;
+  const auto depth = static_cast<size_t>(save->end / kPageTokens);
+  CachedPage* page = sequence->prefix.size() >= depth ? sequence->prefix[depth - 1] : nullptr;
+  prefixes_.KeepSnapshot(page, save->slot);
+  if (save->decoding) sequence->decoded = page;
+  saves_.erase(save);
 }
 
 void Scheduler::Finish(SeqId id) {

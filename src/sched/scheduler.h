@@ -138,7 +138,9 @@ class Scheduler {
   bool AllocatePages(int32_t count, std::vector<int32_t>* pages);
   void MakeKnown(Sequence* sequence);
   void GoOnWith(CachedPage* page, Sequence* sequence);
-  void KeepSnapshots();
+  void ReserveSnapshot(Sequence* sequence, int32_t end, StepPlan* plan);
+  int64_t AnswersKept() const;
+  void KeepSnapshot(Sequence* sequence);
   void Preempt(Sequence* sequence);
   void Release(Sequence* sequence);
   int32_t GrowingSequences() const;
@@ -151,6 +153,7 @@ class Scheduler {
     SeqId seq{};
     int32_t end = 0;  // position, a page border
     int32_t slot = 0;
+    bool decoding = false;  // after the prompt
   };
   std::vector<Save> saves_;  // of the step under way
   std::map<SeqId, Sequence> sequences_;

@@ -55,6 +55,7 @@ struct Sequence {
   std::vector<CachedPage*> prefix;   // its first pages, those that are known in the prefix cache
   std::vector<int32_t> state_slots;  // one while running
   std::vector<int32_t> snapshot_at;  // page borders of the prompt at which the state is to be kept, in any order
+  CachedPage* decoded = nullptr;     // of `prefix`: the last at whose end the state was kept while it decoded
   int32_t cached_tokens = 0;         // prompt tokens taken from the prefix cache before it was first preempted
   // Its first `shared` tokens, whole pages, are also those of `leader`, which is served before it and computes them; it
   // waits until they are known. 0: it waits for no one.

@@ -100,12 +100,12 @@ TEST_F(Limits, MemoryIsAddedUp) {
   ASSERT_EQ(memory.ranks.size(), 3U);
   for (const plan::RankMemory& rank : memory.ranks) {
     EXPECT_TRUE(rank.weights > 0 && rank.scratch > 0);  // where heads are few, a rank may hold no other thing
-    EXPECT_EQ(rank.snapshots, rank.states) << "as many as sequences";
+    EXPECT_EQ(rank.snapshots, 2 * rank.states) << "two for each sequence";
   }
   EXPECT_TRUE(memory.ranks[0].kv > 0 && memory.ranks[0].states > 0);
   EXPECT_EQ(memory.kv_tokens, 32 * 512);
   EXPECT_EQ(memory.context, 512);
-  EXPECT_EQ(memory.snapshots, 32);
+  EXPECT_EQ(memory.snapshots, 64);
   EXPECT_LE(memory.total(), memory.budget);
 }
 

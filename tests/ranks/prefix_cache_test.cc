@@ -141,6 +141,27 @@ TEST_P(PrefixCachingAtRanks, NextTurn) {
   EXPECT_EQ(engine->counts().prefix_hit_tokens, 128);
 }
 
+// A turn whose prompt holds the answer before it begins near that answer's end.
+TEST_P(PrefixCachingAtRanks, NextTurnAfterALongAnswer) {
+  std::vector<TokenId> turn = Prompts()[0];
+  const auto plain = Start({}), engine = Start(Cached(GetParam()));
+  const auto ask = [&](int32_t max_new) {
+    const Answers expected = Run(plain.get(), {turn}, max_new), found = Run(engine.get(), {turn}, max_new);
+    Expect(expected, found, "turn");
+    const auto vocab = static_cast<size_t>(model_.geometry.vocab);
+    for (auto row = found[0].begin(); row != found[0].end(); row += static_cast<std::ptrdiff_t>(vocab)) {
+      turn.push_back(static_cast<TokenId>(std::max_element(row, row + static_cast<std::ptrdiff_t>(vocab)) - row));
+    }
+    const std::vector<TokenId> more = support::RandomTokens(20, model_.geometry.vocab, turn.size());
+    turn.insert(turn.end(), more.begin(), more.end());
+  };
+  ask(120);  // 151 + 120 - 1 tokens are in the cache: 4 pages
+  ask(90);   // 291 + 90 - 1: 5 pages
+  EXPECT_EQ(engine->counts().prefix_hit_tokens, 256);
+  ask(3);
+  EXPECT_EQ(engine->counts().prefix_hit_tokens, 256 + 320);
+}
+
 // Prompts that arrive together compute what they share once.
 TEST_P(PrefixCachingAtRanks, TogetherOnce) {
   const support::TokenSet prompts = Prompts();

@@ -358,6 +358,52 @@ TEST(Scheduler, StatesAreKeptAtThePromptsLastBorderAndWherePrefixesPart) {
   EXPECT_EQ(scheduler.counts().snapshots, 4);
 }
 
+TEST(Scheduler, OfAnAnswerTheLastStateIsKept) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.stateful = true;
+  limits.snapshots = 8;
+  limits.prefill_chunk = 256;
+  Scheduler scheduler(limits);
+  // One whose last step ends at a border, and one that goes on after it.
+  for (const int32_t generated : {65, 165}) {
+    const int64_t id = generated;
+    const int64_t before = scheduler.counts().snapshots;
+    Request request = MakeRequest(id, 128, generated);
+    request.prompt[0] = generated;
+    MustSubmit(&scheduler, request);
+    while (scheduler.counts().done == 0) ASSERT_FALSE(Step(&scheduler).empty());
+    EXPECT_EQ(scheduler.counts().snapshots, before + 2) << "of the prompt and of the answer";
+    request.prompt = scheduler.Find(SeqId{id})->tokens;
+    request.prompt.resize(request.prompt.size() + 3, 9);
+    request.id = SeqId{id + 1};
+    scheduler.Finish(SeqId{id});
+    MustSubmit(&scheduler, request);
+    const StepPlan plan = scheduler.Next();
+    EXPECT_EQ(plan.spans[0].start, (128 + generated - 1) / kPageTokens * kPageTokens);
+    EXPECT_EQ(plan.restores.size(), 1U);
+    CommitOnes(&scheduler, plan);
+    scheduler.Finish(SeqId{id + 1});
+  }
+}
+
+TEST(Scheduler, AnswersUnderWayTakeHalfOfTheSlots) {
+  SchedulerLimits limits = kWide;
+  limits.prefix_cache = limits.stateful = true;
+  limits.snapshots = 3;
+  Scheduler scheduler(limits);
+  for (int64_t id = 1; id <= 2; ++id) {
+    Request request = MakeRequest(id, 60, 200);
+    request.prompt[0] = static_cast<TokenId>(100 + id);
+    MustSubmit(&scheduler, request);
+  }
+  while (scheduler.Find(SeqId{1})->length() < 150) ASSERT_EQ(Step(&scheduler).size(), 2U);
+  EXPECT_NE(scheduler.Find(SeqId{1})->decoded, nullptr);
+  EXPECT_EQ(scheduler.Find(SeqId{2})->decoded, nullptr);
+  scheduler.Finish(SeqId{1});
+  while (scheduler.Find(SeqId{2})->length() < 194) ASSERT_EQ(Step(&scheduler).size(), 1U);
+  EXPECT_EQ(scheduler.Find(SeqId{2})->decoded->depth, 3) << "from the next border on";
+}
+
 TEST(Scheduler, ARecurrentModelWithoutSnapshotsComputesAll) {
   SchedulerLimits limits = kWide;
   limits.prefix_cache = limits.stateful = true;
