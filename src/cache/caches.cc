@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/caches.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+
+#include "base/str.h"
 
 namespace trivet::cache {
 namespace {
@@ -21,9 +25,23 @@ int64_t ConvChannels(const plan::Geometry& geometry, const plan::RankShard& shar
   return 2 * shard.delta_net.k_heads * geometry.delta_net.k_dim + shard.delta_net.v_heads * geometry.delta_net.v_dim;
 }
 
+// Bytes of one token's keys, or values, of one KV head.
+int64_t RowBytes(KvDtype dtype, int64_t dim) {
+  return dtype == KvDtype::kF32 ? dim * static_cast<int64_t>(sizeof(float)) : dim + 1;
+}
+
 int64_t Sum(int64_t a, int64_t b) { return __builtin_add_overflow(a, b, &a) ? std::numeric_limits<int64_t>::max() : a; }
 
 }  // namespace
+
+Result<KvDtype> ParseKvDtype(std::string_view name) {
+  if (name == "auto") return KvDtype::kF32;
+  if (name == "fp8") return KvDtype::kE4M3;
+  return MakeError(Code::kUsage,
+                   fmt::format("--kv-cache-dtype: expected auto or fp8, found \"{}\"; choose one", Quote(name)));
+}
+
+const char* KvDtypeName(KvDtype dtype) { return dtype == KvDtype::kF32 ? "auto" : "fp8"; }
 
 int64_t RingPages(const plan::LayerGeometry& layer, const CacheLimits& limits) {
   if (layer.window == 0 || !plan::HasKv(layer.mixer)) return 0;
@@ -36,7 +54,8 @@ CacheUnits UnitsOf(const plan::Geometry& geometry, const plan::RankShard& shard,
   constexpr auto kElement = static_cast<int64_t>(sizeof(float));
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const int64_t page =
-      Product({shard.attention.kv_heads, kPageTokens, geometry.key_dim() + geometry.value_dim(), kElement});
+      Product({shard.attention.kv_heads, kPageTokens,
+               RowBytes(limits.kv_dtype, geometry.key_dim()) + RowBytes(limits.kv_dtype, geometry.value_dim())});
   CacheUnits units;
   for (const plan::LayerGeometry& layer : geometry.layers) {
     if (const int64_t ring = RingPages(layer, limits); ring > 0) {
@@ -51,8 +70,8 @@ CacheUnits UnitsOf(const plan::Geometry& geometry, const plan::RankShard& shard,
   return units;
 }
 
-Result<Caches::Block> Caches::MakeBlock(const device::Device& device, int64_t elements, const char* what) {
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device, Product({elements, sizeof(float)}), what));
+Result<Caches::Block> Caches::MakeBlock(const device::Device& device, int64_t bytes, const char* what) {
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(device, bytes, what));
   Block block;
   block.data = buffer.As<float>().data();
   block.buffer = std::move(buffer);
@@ -62,7 +81,9 @@ Result<Caches::Block> Caches::MakeBlock(const device::Device& device, int64_t el
 Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
                             const CacheLimits& limits) {
   Caches caches;
+  constexpr auto kElement = static_cast<int64_t>(sizeof(float));
   caches.device_ = device;
+  caches.kv_dtype_ = limits.kv_dtype;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const int64_t kv_heads = shard.attention.kv_heads;
   caches.slots_ = limits.state_slots;
@@ -72,16 +93,17 @@ Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& 
     if (plan::HasKv(layer.mixer)) {
       const int64_t ring = RingPages(layer, limits);
       const int64_t pages = ring > 0 ? Product({limits.state_slots, ring}) : limits.pages;
-      const int64_t both = geometry.key_dim() + geometry.value_dim();
-      TRY_ASSIGN(Block kv, MakeBlock(device, Product({pages, kv_heads, kPageTokens, both}), "KV cache"));
+      const int64_t key = RowBytes(limits.kv_dtype, geometry.key_dim());
+      const int64_t value = RowBytes(limits.kv_dtype, geometry.value_dim());
+      TRY_ASSIGN(Block kv, MakeBlock(device, Product({pages, kv_heads, kPageTokens, key + value}), "KV cache"));
       kv.ring = ring;
-      kv.key_elements = Product({pages, kv_heads, kPageTokens, geometry.key_dim()});
+      kv.key_bytes = Product({pages, kv_heads, kPageTokens, key});
       caches.kv_.push_back(std::move(kv));
     } else {
       TRY_ASSIGN(Block state,
-                 MakeBlock(device, Product({limits.state_slots, caches.state_stride_}), "delta-net states"));
+                 MakeBlock(device, Product({limits.state_slots, caches.state_stride_, kElement}), "delta-net states"));
       TRY_ASSIGN(Block conv,
-                 MakeBlock(device, Product({limits.state_slots, caches.conv_stride_}), "convolution states"));
+                 MakeBlock(device, Product({limits.state_slots, caches.conv_stride_, kElement}), "convolution states"));
       caches.state_.push_back(std::move(state));
       caches.conv_.push_back(std::move(conv));
     }
@@ -98,16 +120,16 @@ std::vector<int64_t> Caches::rings() const {
 }
 
 void Caches::CopyState(int64_t from, int64_t to) {
-  const auto copy = [&](float* data, int64_t stride) {
-    device_.Copy(data + to * stride, data + from * stride, stride * static_cast<int64_t>(sizeof(float)));
+  const auto copy = [&](std::byte* data, int64_t bytes) {  // of one slot
+    device_.Copy(data + to * bytes, data + from * bytes, bytes);
   };
-  for (const Block& layer : state_) copy(layer.data, state_stride_);
-  for (const Block& layer : conv_) copy(layer.data, conv_stride_);
-  for (const Block& layer : kv_) {
+  for (Block& layer : state_) copy(layer.buffer.As<std::byte>().data(), layer.buffer.bytes() / slots_);
+  for (Block& layer : conv_) copy(layer.buffer.As<std::byte>().data(), layer.buffer.bytes() / slots_);
+  for (Block& layer : kv_) {
     if (layer.ring == 0) continue;
-    const int64_t elements = layer.buffer.bytes() / static_cast<int64_t>(sizeof(float));
-    copy(layer.data, layer.key_elements / slots_);
-    copy(layer.data + layer.key_elements, (elements - layer.key_elements) / slots_);
+    std::byte* keys = layer.buffer.As<std::byte>().data();
+    copy(keys, layer.key_bytes / slots_);
+    copy(keys + layer.key_bytes, (layer.buffer.bytes() - layer.key_bytes) / slots_);
   }
 }
 

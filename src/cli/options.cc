@@ -87,6 +87,9 @@ void SizeFlags::Add(CLI::App* app) {
                   "of the memory that the machine has available, for weights, caches and scratch of all ranks");
   app->add_option("--kv-tokens", kv_tokens,
                   "capacity of the KV cache in tokens; 0: every sequence's context, as far as memory goes");
+  app->add_option("--kv-cache-dtype", kv_cache_dtype,
+                  "auto: keys and values as they were computed, float32; fp8: E4M3 with a scale for every token and KV "
+                  "head, a quarter of the memory; processor only");
   app->add_option(
       "--snapshot-slots", snapshot_slots,
       "states of recurrent and sliding-window layers kept for the prefix cache; -1: two for each sequence that "
@@ -100,6 +103,7 @@ Status SizeFlags::Fill(engine::EngineOptions* options) const {
     return MakeError(Code::kUsage,
                      fmt::format("--prefix-cache: expected on or off, found \"{}\"; choose one", Quote(prefix_cache)));
   }
+  TRY_ASSIGN(options->kv_dtype, cache::ParseKvDtype(kv_cache_dtype));
   options->prefix_cache = prefix_cache == "on";
   options->max_context = max_context;
   options->max_sequences = max_sequences;

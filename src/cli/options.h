@@ -49,6 +49,7 @@ struct SizeFlags {
   int64_t prefill_budget = 0;
   int64_t kv_tokens = 0;
   int64_t snapshot_slots = -1;
+  std::string kv_cache_dtype = "auto";
   double memory_fraction = 0.8;
   std::string prefix_cache = "off";
   void Add(CLI::App* app);

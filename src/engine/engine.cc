@@ -38,6 +38,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.threads = ThreadsPerRank(options, layout.ranks);
   rank_options.numerics = options.numerics;
   rank_options.transport = options.transport;
+  rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;
   if (options.proof.on()) {
@@ -209,6 +210,8 @@ Json Engine::KnobsJson() const {
       {"backend", BackendName(options_.backend), BackendName(rank_options_.backend),
        BackendName(worker_->device().backend()), "device"},
       {"threads", options_.threads, rank_options_.threads, worker_->threads(), "thread pool"},
+      {"kv.dtype", cache::KvDtypeName(options_.kv_dtype), cache::KvDtypeName(rank_options_.kv_dtype),
+       cache::KvDtypeName(worker_->kv_dtype()), "caches"},
       {"kv.prefix_cache", options_.prefix_cache, planned.prefix_cache, live.prefix_cache, "scheduler"},
       {"batch.prefill_chunk", options_.prefill_chunk, planned.prefill_chunk, live.prefill_chunk, "scheduler"},
       {"batch.max_sequences", options_.max_sequences, planned.max_sequences, live.max_sequences, "scheduler"}};

@@ -33,7 +33,8 @@ struct EngineOptions {
   double memory_fraction = 0.8;  // of the memory that the machine has available, for all ranks together
   int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most 2 max_sequences
   int64_t kv_tokens = 0;         // capacity of the KV cache; 0: max_sequences times max_context, as memory allows
-  bool prefix_cache = false;     // prompts that begin as earlier ones do are computed from where they part
+  cache::KvDtype kv_dtype = cache::KvDtype::kF32;
+  bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
   comm::Fault fault;
   ProofOptions proof;

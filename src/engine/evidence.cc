@@ -39,12 +39,14 @@ std::pair<int64_t, int64_t> RangeOf(const plan::WidthShard& width) { return {wid
 
 }  // namespace
 
-std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kernels, int64_t level) {
+std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kernels, int64_t level,
+                       cache::KvDtype kv_dtype) {
   const bool matrix = kernels.gemm->contract == kernels::Contract::kMatrix ||
                       kernels.expert_gemm->contract == kernels::Contract::kMatrix;
-  return fmt::format("{}/leaf256-head-width128/{}/kv64/gdn-recurrent/f32",
+  return fmt::format("{}/leaf256-head-width128/{}/kv64{}/gdn-recurrent/f32",
                      numerics == kernels::Numerics::kExact ? "trivet.exact.v1/g30" : "trivet.fast.v1",
-                     matrix ? fmt::format("mma16x2-sm{}", level) : "chain");
+                     matrix ? fmt::format("mma16x2-sm{}", level) : "chain",
+                     kv_dtype == cache::KvDtype::kE4M3 ? "-e4m3" : "");
 }
 
 ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout) {

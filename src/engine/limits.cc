@@ -38,6 +38,13 @@ Status CheckOptions(const EngineOptions& options, int64_t longest) {
   for (const auto& row : rows) {
     if (row.value < row.low || row.value > row.high) return OutOfRange(row.name, row.shown_low, row.high, row.value);
   }
+  if (options.backend != Backend::kCpu && options.kv_dtype != cache::KvDtype::kF32) {
+    return MakeError(
+        Code::kUnsupported,
+        fmt::format("--kv-cache-dtype: expected auto on {}, found {}, which only rows of a processor read; "
+                    "leave it out, or run with --backend cpu",
+                    BackendName(options.backend), cache::KvDtypeName(options.kv_dtype)));
+  }
   if (options.memory_fraction > 0 && options.memory_fraction <= 1) return {};
   return MakeError(Code::kUsage, fmt::format("--memory-fraction: expected more than 0, at most 1, found {}; choose a "
                                              "value in that range",
@@ -52,7 +59,8 @@ class Sizing {
   Sizing(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options, EngineSizes* sizes)
       : options_(options), limits_(sizes->limits), memory_(sizes->memory) {
     for (const plan::RankShard& shard : layout.shards) {
-      units_.push_back(cache::UnitsOf(geometry, shard, {0, 0, limits_.prefill_chunk, limits_.max_context}));
+      units_.push_back(
+          cache::UnitsOf(geometry, shard, {0, 0, limits_.prefill_chunk, limits_.max_context, options.kv_dtype}));
       page_ += units_.back().page;
       slot_ += units_.back().slot;
     }

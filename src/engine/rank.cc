@@ -71,7 +71,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   workspace_ = device::Workspace(std::move(scratch));
   TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard,
                                           {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
-                                           limits.max_context}));
+                                           limits.max_context, options_.kv_dtype}));
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
   const auto check = [this]() -> Status {

@@ -30,6 +30,7 @@ struct RankOptions {
   kernels::KernelOptions kernels;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   sched::SchedulerLimits limits;
+  cache::KvDtype kv_dtype = cache::KvDtype::kF32;
   comm::Transport transport = comm::Transport::kAuto;
   comm::Fault fault;
   ProofOptions proof;
@@ -78,7 +79,8 @@ class RankWorker {
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
   /// The name of the arithmetic of the rows that run.
-  std::string Contract() const { return ContractId(options_.numerics, kernels_, device_.level()); }
+  std::string Contract() const { return ContractId(options_.numerics, kernels_, device_.level(), kv_dtype()); }
+  cache::KvDtype kv_dtype() const { return caches_.kv_dtype(); }
   const device::Device& device() const { return device_; }
 
  private:

@@ -2,6 +2,7 @@
 // Causal grouped-query attention over a paged cache, and writing that cache.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -14,14 +15,22 @@ namespace trivet::kernels {
 /// blocks whatever step computes it.
 inline constexpr int64_t kBlockKeys = 64;
 
+/// Bytes of one page's and KV head's keys, or values, in E4M3: the codes, ordered as floats are, then for each of the
+/// 64 rows of `dim` channels its scale, an E8M0 byte (quant::Fp8Exponent). What a code stands for, code * scale, is
+/// exact.
+constexpr int64_t KvCodeBytes(int64_t dim) { return kBlockKeys * (dim + 1); }
+
 /// One layer's cache, both parts aligned to 16 bytes. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as
-/// [D, 64], values at values + (p * kv_heads + h) * 64 * Dv as [64, Dv].
+/// [D, 64], values at values + (p * kv_heads + h) * 64 * Dv as [64, Dv]; or codes at key_codes + (p * kv_heads + h) *
+/// KvCodeBytes(D) and likewise, which only rows of a processor read. Two of the four pointers are null.
 struct KvPages {
   float* keys = nullptr;
   float* values = nullptr;
   int64_t kv_heads = 0;
   int64_t head_dim = 0;   // D
   int64_t value_dim = 0;  // Dv; 0 means D
+  std::byte* key_codes = nullptr;
+  std::byte* value_codes = nullptr;
 
   constexpr int64_t ValueDim() const { return value_dim == 0 ? head_dim : value_dim; }
   constexpr int64_t Offset(int64_t page, int64_t head) const {
@@ -29,6 +38,12 @@ struct KvPages {
   }
   constexpr int64_t ValueOffset(int64_t page, int64_t head) const {
     return (page * kv_heads + head) * kBlockKeys * ValueDim();
+  }
+  constexpr std::byte* KeyCodes(int64_t page, int64_t head) const {
+    return key_codes + (page * kv_heads + head) * KvCodeBytes(head_dim);
+  }
+  constexpr std::byte* ValueCodes(int64_t page, int64_t head) const {
+    return value_codes + (page * kv_heads + head) * KvCodeBytes(ValueDim());
   }
 };
 
@@ -66,7 +81,7 @@ struct Attention {
   static std::span<const KernelRow<Attention>> CudaRows();
 };
 
-/// Stores the step's keys and values in their pages.
+/// Stores the step's keys and values in their pages; as codes, every head's row under a scale of its own.
 ///   kv      key head h of token t is at kv + t * kv_stride + h * D, value head h follows kv_heads * D later
 ///   values  where values do not follow the keys: value head h of token t is at values + t * kv_stride + h * Dv
 ///   range   tokens [begin, end)

@@ -8,9 +8,26 @@
 #include "kernels/elementary.h"
 #include "kernels/lanes.h"
 #include "kernels/reference.h"
+#include "quant/convert.h"
+#include "quant/quantize.h"
 
 namespace trivet::kernels {
 namespace {
+
+// Stores one row of `dim` values as codes `stride` apart, and its scale. A row that is not finite stays so: its scale
+// is no number.
+void EncodeRow(const float* values, int64_t dim, std::byte* codes, int64_t stride, std::byte* scale) {
+  const uint8_t exponent = quant::Fp8Exponent(quant::LargestMagnitude({values, static_cast<size_t>(dim)}));
+  const float unit = quant::FromE8M0(exponent);
+  *scale = std::byte{exponent};
+  for (int64_t d = 0; d < dim; ++d) {
+    codes[d * stride] = std::byte{std::isfinite(unit) ? quant::ToE4M3(values[d] / unit) : uint8_t{0}};
+  }
+}
+
+float Decode(std::byte code, std::byte scale) {
+  return quant::FromE4M3(std::to_integer<uint8_t>(code)) * quant::FromE8M0(std::to_integer<uint8_t>(scale));
+}
 
 // Query head `head` of one token at position `position`, with KV head `kv`.
 void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, const TokenSpan& span) {
@@ -20,10 +37,17 @@ void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, c
   const int64_t position = span.start + t - span.token_begin;
   const int64_t oldest = FirstVisible(args, position), first_block = oldest / kBlockKeys;
   float max = 0, sum = 0;
-  std::vector<float> block_out(static_cast<size_t>(dim));
+  std::vector<float> block_out(static_cast<size_t>(dim)), decoded;
+  if (args.cache.key_codes != nullptr) decoded.resize(static_cast<size_t>(kBlockKeys * (key_dim + dim)));
   for (int64_t block = first_block; block <= position / kBlockKeys; ++block) {
-    const float* keys = args.cache.keys + args.cache.Offset(span.pages[block], kv);
-    const float* values = args.cache.values + args.cache.ValueOffset(span.pages[block], kv);
+    const int64_t page = span.pages[block];
+    const float *keys = decoded.data(), *values = decoded.data() + kBlockKeys * key_dim;
+    if (decoded.empty()) {
+      keys = args.cache.keys + args.cache.Offset(page, kv);
+      values = args.cache.values + args.cache.ValueOffset(page, kv);
+    } else {
+      DecodeKvRef(args.cache, page, kv, decoded.data(), decoded.data() + kBlockKeys * key_dim);
+    }
     const int64_t from = std::max<int64_t>(0, oldest - block * kBlockKeys);
     const int64_t visible = std::min(kBlockKeys, position + 1 - block * kBlockKeys);
     const bool first = block == first_block;
@@ -73,6 +97,16 @@ HeadRange HeadsOf(const Attention::Args& args, int64_t kv) {
   return {first - args.q_to_kv, last - args.q_to_kv};
 }
 
+void DecodeKvRef(const KvPages& cache, int64_t page, int64_t head, float* keys, float* values) {
+  const int64_t key_dim = cache.head_dim, value_dim = cache.ValueDim();
+  const std::byte *key_codes = cache.KeyCodes(page, head), *value_codes = cache.ValueCodes(page, head);
+  const std::byte *key_scales = key_codes + kBlockKeys * key_dim, *value_scales = value_codes + kBlockKeys * value_dim;
+  for (int64_t at = 0; at < kBlockKeys * key_dim; ++at) keys[at] = Decode(key_codes[at], key_scales[at % kBlockKeys]);
+  for (int64_t at = 0; at < kBlockKeys * value_dim; ++at) {
+    values[at] = Decode(value_codes[at], value_scales[at / value_dim]);
+  }
+}
+
 void AttentionRef(const Attention::Args& args) {
   for (int64_t item = args.begin; item < args.end; ++item) {
     const int64_t t = item / args.cache.kv_heads, kv = item % args.cache.kv_heads;
@@ -92,6 +126,12 @@ void KvWriteRef(const KvWrite::Args& args) {
     for (int64_t h = 0; h < heads; ++h) {
       const float* key = args.kv + t * args.kv_stride + h * dim;
       const float* value = all_values + t * args.kv_stride + h * value_dim;
+      if (args.cache.key_codes != nullptr) {
+        std::byte *keys = args.cache.KeyCodes(page, h), *values = args.cache.ValueCodes(page, h);
+        EncodeRow(key, dim, keys + slot, kBlockKeys, keys + kBlockKeys * dim + slot);
+        EncodeRow(value, value_dim, values + slot * value_dim, 1, values + kBlockKeys * value_dim + slot);
+        continue;
+      }
       float* keys = args.cache.keys + args.cache.Offset(page, h);
       float* values = args.cache.values + args.cache.ValueOffset(page, h);
       for (int64_t d = 0; d < dim; ++d) keys[d * kBlockKeys + slot] = key[d];

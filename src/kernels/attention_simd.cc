@@ -8,16 +8,68 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "kernels/attention.h"
+#include "kernels/e4m3-inl.h"
 #include "kernels/ops-inl.h"
 #include "kernels/reference.h"
+#include "quant/convert.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace trivet::kernels::HWY_NAMESPACE {
 
 constexpr int64_t kKeyVectors = 4;  // score vectors held at once; the block is walked in steps of them
 constexpr int64_t kHeadsAtOnce = 4;
+
+// Keys and values of one page and KV head as floats: where they are, or decoded into memory of its own.
+class PageReader {
+ public:
+  explicit PageReader(const KvPages& cache) : cache_(cache) {
+    if (cache.key_codes == nullptr) return;
+    own_ =
+        std::make_unique_for_overwrite<float[]>(static_cast<size_t>(kBlockKeys * (cache.head_dim + cache.ValueDim())));
+  }
+
+  struct Page {
+    const float* keys;
+    const float* values;
+  };
+  HWY_INLINE Page Read(int64_t page, int64_t head) const {
+    if (own_ == nullptr) {
+      return {cache_.keys + cache_.Offset(page, head), cache_.values + cache_.ValueOffset(page, head)};
+    }
+    const int64_t key_dim = cache_.head_dim, value_dim = cache_.ValueDim();
+    float *keys = own_.get(), *values = keys + kBlockKeys * key_dim;
+    const std::byte *key_codes = cache_.KeyCodes(page, head), *value_codes = cache_.ValueCodes(page, head);
+    const std::byte *key_scales = key_codes + kBlockKeys * key_dim,
+                    *value_scales = value_codes + kBlockKeys * value_dim;
+    for (int64_t j = 0; j < kBlockKeys; j += kL) {
+      const VF scale = Scales(key_scales + j);
+      for (int64_t d = 0; d < key_dim; ++d) Decode(key_codes + d * kBlockKeys + j, scale, keys + d * kBlockKeys + j);
+    }
+    for (int64_t j = 0; j < kBlockKeys; ++j) {
+      const VF scale = hn::Set(DF(), quant::FromE8M0(std::to_integer<uint8_t>(value_scales[j])));
+      for (int64_t d = 0; d < value_dim; d += kL) {
+        Decode(value_codes + j * value_dim + d, scale, values + j * value_dim + d);
+      }
+    }
+    return {keys, values};
+  }
+
+ private:
+  // E8M0 bytes as the exponents of floats: 0, where all codes are zeros, as 0 and 255, where they are too, as infinity.
+  static HWY_INLINE VF Scales(const std::byte* from) {
+    const auto bytes = hn::LoadU(hn::Rebind<uint8_t, DF>(), reinterpret_cast<const uint8_t*>(from));
+    return hn::BitCast(DF(), hn::ShiftLeft<23>(hn::PromoteTo(hn::RebindToUnsigned<DF>(), bytes)));
+  }
+  static HWY_INLINE void Decode(const std::byte* codes, VF scale, float* HWY_RESTRICT to) {
+    hn::StoreU(hn::Mul(hn::Mul(FromE4M3Over256(DF(), codes), hn::Set(DF(), 256)), scale), DF(), to);
+  }
+
+  const KvPages& cache_;
+  std::unique_ptr<float[]> own_;
+};
 
 // scores[h][64] of N query heads against one block; keys beyond `visible` get values that are never used.
 template <int64_t N>
@@ -108,7 +160,7 @@ HWY_INLINE void Accumulate(const float (*HWY_RESTRICT p)[kBlockKeys], const floa
 
 // Query heads [head, head + N) of token t, which share KV head `kv`.
 template <int64_t N>
-HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t head, int64_t kv) {
+HWY_INLINE void Group(const Attention::Args& args, const PageReader& reader, int64_t t, int64_t head, int64_t kv) {
   const TokenSpan& span = SpanOf(args.spans, t);
   const int64_t dim = args.cache.ValueDim();
   const float* q[N];
@@ -124,11 +176,11 @@ HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t head, int6
   HWY_ALIGN float p[N][kBlockKeys];
   for (int64_t n = 0; n < N; ++n) std::fill_n(out[n], dim, 0.0F);
   for (int64_t block = first_block; block <= position / kBlockKeys; ++block) {
-    const int64_t page = span.pages[block];
+    const PageReader::Page page = reader.Read(span.pages[block], kv);
     const Visible visible = {std::max<int64_t>(0, oldest - block * kBlockKeys),
                              std::min(kBlockKeys, position + 1 - block * kBlockKeys)};
     const bool first = block == first_block;
-    Scores<N>(q, args.cache.keys + args.cache.Offset(page, kv), args.cache.head_dim, args.scale, p);
+    Scores<N>(q, page.keys, args.cache.head_dim, args.scale, p);
     for (int64_t n = 0; n < N; ++n) {
       if (args.softcap > 0) Cap(p[n], args.softcap);
       const Softmax softmax = Exponentials(p[n], visible);
@@ -138,7 +190,7 @@ HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t head, int6
       sum[n] = sum[n] * merge.keep[n] + softmax.sum * merge.take[n];
       max[n] = merged;
     }
-    Accumulate<N>(p, args.cache.values + args.cache.ValueOffset(page, kv), dim, visible, merge, out);
+    Accumulate<N>(p, page.values, dim, visible, merge, out);
   }
   for (int64_t n = 0; n < N; ++n) {
     if (args.sinks != nullptr) {
@@ -153,12 +205,13 @@ HWY_INLINE void Group(const Attention::Args& args, int64_t t, int64_t head, int6
 
 void AttentionSimd(const Attention::Args& args) {
   if (args.cache.ValueDim() % kL != 0) return AttentionRef(args);  // the same bits, for widths that no vector divides
+  const PageReader reader(args.cache);
   for (int64_t item = args.begin; item < args.end; ++item) {
     const int64_t t = item / args.cache.kv_heads, kv = item % args.cache.kv_heads;
     auto [first, last] = HeadsOf(args, kv);
-    for (; last - first >= kHeadsAtOnce; first += kHeadsAtOnce) Group<kHeadsAtOnce>(args, t, first, kv);
-    for (; last - first >= 2; first += 2) Group<2>(args, t, first, kv);
-    for (; first < last; ++first) Group<1>(args, t, first, kv);
+    for (; last - first >= kHeadsAtOnce; first += kHeadsAtOnce) Group<kHeadsAtOnce>(args, reader, t, first, kv);
+    for (; last - first >= 2; first += 2) Group<2>(args, reader, t, first, kv);
+    for (; first < last; ++first) Group<1>(args, reader, t, first, kv);
   }
 }
 

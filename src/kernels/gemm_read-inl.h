@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "kernels/e4m3-inl.h"
 #include "kernels/weight_format.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -86,16 +87,6 @@ HWY_INLINE VF FromE2M1(VU code) {
   }
 }
 
-/// E4M3 codes without NaN, divided by 256: the exponent and mantissa bits as those of an F16, whose bias is 8 larger.
-/// F16's conversion is exact for subnormals too.
-HWY_INLINE VF FromE4M3Over256(const std::byte* from) {
-  const hn::Rebind<int16_t, DF> d16;
-  const auto bytes = hn::LoadU(hn::Rebind<int8_t, DF>(), reinterpret_cast<const int8_t*>(from));
-  const auto wide = hn::ShiftLeft<7>(hn::PromoteTo(d16, bytes));  // bits 15 and 14 both hold the sign
-  const auto half = hn::And(wide, hn::Set(d16, static_cast<int16_t>(0xBF80)));
-  return hn::PromoteTo(kF, hn::BitCast(hn::Rebind<hwy::float16_t, DF>(), half));
-}
-
 /// How a code in a 32-bit lane becomes a float32.
 enum class Decoding {
   kBytes,     // E4M3: a byte of its own
@@ -145,7 +136,7 @@ struct ChunkReader {
       for (int64_t column = 0; column < kColumns; ++column) {
         for (int64_t v = 0; v < kV; ++v) {
           const std::byte* from = codes + column * kTileRows + v * kL;
-          sink(column, v, hn::Mul(scale[v], FromE4M3Over256(from)));
+          sink(column, v, hn::Mul(scale[v], FromE4M3Over256(kF, from)));
         }
       }
     } else {

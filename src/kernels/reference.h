@@ -22,6 +22,8 @@ void GatedActRef(const GatedAct::Args& args);
 void SigmoidGateRef(const SigmoidGate::Args& args);
 void Conv1dRef(const Conv1d::Args& args);
 void DeltaNetRef(const DeltaNet::Args& args);
+/// Keys [D, 64] and values [64, Dv] of one page and KV head, from their codes.
+void DecodeKvRef(const KvPages& cache, int64_t page, int64_t head, float* keys, float* values);
 void AttentionRef(const Attention::Args& args);
 void KvWriteRef(const KvWrite::Args& args);
 void EmbedRef(const Embed::Args& args);

@@ -16,6 +16,13 @@ std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepVi
   return found->spans;
 }
 
+kernels::KvPages KvPagesOf(const Runtime& runtime, const LayerPlace& place, int64_t kv_heads, int64_t head_dim,
+                           int64_t value_dim) {
+  cache::Caches& caches = runtime.caches;
+  return {caches.keys(place.index),      caches.values(place.index),     kv_heads, head_dim, value_dim,
+          caches.key_codes(place.index), caches.value_codes(place.index)};
+}
+
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads) {
   const RopeAngles& angles = step.ropes[static_cast<size_t>(rope)];
   const kernels::Rope::Args args{x, heads.stride, heads.head_stride, heads.heads, angles.half, angles.cos, angles.sin};
@@ -56,8 +63,7 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   Rotate(runtime, step, place.layer.rope, q, queries);
   Rotate(runtime, step, place.layer.rope, k, keys);
 
-  const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), shard.kv_heads,
-                               dim, dim};
+  const kernels::KvPages cache = KvPagesOf(runtime, place, shard.kv_heads, dim, dim);
   runtime.RunParallel(*runtime.kernels.kv_write,
                       kernels::KvWrite::Args{k, stride, cache, KvSpans(runtime, step, place)}, tokens,
                       tokens * shard.kv_heads * 2 * dim * Runtime::kElementWork);

@@ -84,8 +84,7 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
   const int64_t heads = shard.q_heads, key_dim = runtime.geometry.key_dim();
 
   const Compressed compressed = Compress(runtime, weights, place, step, x);
-  const kernels::KvPages cache{runtime.caches.keys(place.index), runtime.caches.values(place.index), 1, key_dim,
-                               latent.rank};
+  const kernels::KvPages cache = KvPagesOf(runtime, place, 1, key_dim, latent.rank);
   runtime.kernels.kv_write->run(
       {compressed.key, compressed.stride, cache, KvSpans(runtime, step, place), 0, tokens, compressed.key});
   const std::span<float> queries = Queries(runtime, weights, place, step, x, compressed);

@@ -25,6 +25,11 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step);
 /// The step's spans with the pages of the layer's keys and values.
 std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
 
+/// The layer's keys and values, however they are kept.
+///   value_dim  channels of a value, as head_dim of a key
+kernels::KvPages KvPagesOf(const Runtime& runtime, const LayerPlace& place, int64_t kv_heads, int64_t head_dim,
+                           int64_t value_dim);
+
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);
 

@@ -22,6 +22,10 @@ float LargestMagnitude(std::span<const float> values);
 /// 1 for a block of zeros, so that it may be divided by.
 float Fp8Scale(float largest);
 
+/// The E8M0 byte of the smallest power of two that is at least largest / 448, no less than 2^-126; 0 for zero, 255 for
+/// what is not finite.
+uint8_t Fp8Exponent(float largest);
+
 /// Codes of values under a scale: value / scale, rounded.
 ///   codes   values.size() bytes
 void EncodeFp8(std::span<const float> values, float scale, std::span<std::byte> codes);

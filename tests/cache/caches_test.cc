@@ -143,6 +143,36 @@ TEST(Caches, ARingIsCopiedWithItsSlot) {
   EXPECT_TRUE(is(caches->keys(0), 2 * 2 * 64 * 8, 3)) << "pages are no one's slot";
 }
 
+TEST(Caches, InFp8AKeyOrValueTakesAByteAndARowItsScale) {
+  const CacheLimits limits{4, 3, 16, 1 << 20, KvDtype::kE4M3};
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), limits);
+  ASSERT_TRUE(caches.ok());
+  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(), limits);
+  EXPECT_EQ(units.page, 2 * 2 * 2 * 64 * (8 + 1));
+  EXPECT_EQ(units.slot, (2 + 3) * 2 * 2 * 64 * (8 + 1));
+  EXPECT_EQ(caches->bytes(), 4 * units.page + 3 * units.slot);
+  EXPECT_EQ(caches->keys(0), nullptr);
+  EXPECT_EQ(caches->values(0), nullptr);
+  EXPECT_EQ(caches->value_codes(1) - caches->key_codes(1), 3 * 2 * 2 * 64 * 9);
+  const int64_t slot = 2 * 2 * 64 * 9;  // of layer 1
+  std::byte *keys = caches->key_codes(1), *values = caches->value_codes(1);
+  ASSERT_TRUE(keys != nullptr && values != nullptr);
+  std::fill_n(keys + slot, slot, std::byte{1});
+  std::fill_n(values + slot, slot, std::byte{2});
+  caches->CopyState(1, 0);
+  const auto is = [](const std::byte* data, int64_t count, int value) {
+    return std::all_of(data, data + count, [value](std::byte found) { return found == std::byte(value); });
+  };
+  EXPECT_TRUE(is(keys, 2 * slot, 1) && is(keys + 2 * slot, slot, 0));
+  EXPECT_TRUE(is(values, 2 * slot, 2) && is(values + 2 * slot, slot, 0));
+}
+
+TEST(Caches, OptionsNameTheForm) {
+  EXPECT_EQ(ParseKvDtype("auto").value(), KvDtype::kF32);
+  EXPECT_EQ(ParseKvDtype(KvDtypeName(KvDtype::kE4M3)).value(), KvDtype::kE4M3);
+  EXPECT_EQ(ParseKvDtype("fp4").error().message, "--kv-cache-dtype: expected auto or fp8, found \"fp4\"; choose one");
+}
+
 TEST(Caches, ARankMayHoldNoHeads) {
   Result<Caches> caches = Caches::Make(device::Device(), SmallGeometry(), plan::RankShard{}, {7, 3});
   ASSERT_TRUE(caches.ok());

@@ -59,6 +59,17 @@ TEST(Quantize, Fp8ScaleMapsTheLargestTo448) {
   }
 }
 
+TEST(Quantize, Fp8ExponentIsThatOfTheSmallestPowerThatFits) {
+  for (const float largest : {448.0F, 448.1F, 1.0F, 1.75F, 1.76F, 3e38F, 1e-30F, 224.0F, 0.3F}) {
+    const float scale = FromE8M0(Fp8Exponent(largest));
+    EXPECT_LE(largest / scale, 448) << largest;
+    EXPECT_GT(largest / (scale / 2), 448) << largest;
+  }
+  EXPECT_EQ(FromE8M0(Fp8Exponent(1e-40F)), 0x1p-126F) << "no subnormal scale";
+  EXPECT_EQ(Fp8Exponent(0), 0);
+  for (const float none : {INFINITY, NAN}) EXPECT_TRUE(std::isnan(FromE8M0(Fp8Exponent(none))));
+}
+
 TEST(Quantize, OcpScalePutsTheLargestBetweenFourAndEight) {
   EXPECT_EQ(OcpScale(0), 0);
   EXPECT_EQ(OcpScale(4), 127);

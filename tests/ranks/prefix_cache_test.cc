@@ -88,7 +88,9 @@ class PrefixCaching : public testing::Test {
   // Off, cold and warm; then with prompts one at a time, so that all but the first begin with known pages.
   void CheckColdAndWarm(const engine::EngineOptions& options) const {
     const support::TokenSet prompts = Prompts();
-    const Answers expected = Run(Start({}).get(), prompts, 20);
+    engine::EngineOptions plain;
+    plain.kv_dtype = options.kv_dtype;
+    const Answers expected = Run(Start(plain).get(), prompts, 20);
     const auto engine = Start(options);
     Expect(expected, Run(engine.get(), prompts, 20), "cold");
     const int64_t cold = engine->counts().prefix_hits;
@@ -105,6 +107,12 @@ class PrefixCaching : public testing::Test {
 class PrefixCachingAtRanks : public PrefixCaching, public testing::WithParamInterface<int64_t> {};
 
 TEST_P(PrefixCachingAtRanks, ColdAndWarm) { CheckColdAndWarm(Cached(GetParam())); }
+
+TEST_P(PrefixCachingAtRanks, InFp8) {
+  engine::EngineOptions options = Cached(GetParam());
+  options.kv_dtype = cache::KvDtype::kE4M3;
+  CheckColdAndWarm(options);
+}
 
 TEST_P(PrefixCachingAtRanks, AfterEviction) {
   const support::TokenSet prompts = Prompts();
