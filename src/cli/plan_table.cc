@@ -163,10 +163,10 @@ std::string RenderMemoryTable(const plan::MemoryPlan& memory) {
   }
   return table.Text() +
          fmt::format(
-             "{} of {} available, at most {}: {} tokens of KV cache, {} sequences of at most {} tokens, {} "
+             "{} of {} available ({}), at most {}: {} tokens of KV cache, {} sequences of at most {} tokens, {} "
              "snapshots\n",
-             Bytes(memory.total()), Bytes(memory.available), Bytes(memory.budget), memory.kv_tokens, memory.sequences,
-             memory.context, memory.snapshots);
+             Bytes(memory.total()), Bytes(memory.available), memory.source, Bytes(memory.budget), memory.kv_tokens,
+             memory.sequences, memory.context, memory.snapshots);
 }
 
 }  // namespace trivet::cli

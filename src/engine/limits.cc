@@ -186,6 +186,7 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
   limits.stateful = std::any_of(geometry.layers.begin(), geometry.layers.end(), [&](const plan::LayerGeometry& layer) {
     return !plan::HasKv(layer.mixer) || cache::RingPages(layer, {0, 0, chunk, context}) > 0;
   });
+  sizes.memory.source = options.backend == Backend::kCpu ? "machine" : "GPUs";
   sizes.memory.available = available;
   sizes.memory.budget = static_cast<int64_t>(static_cast<double>(available) * options.memory_fraction);
   for (size_t r = 0; r < layout.shards.size(); ++r) {

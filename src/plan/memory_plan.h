@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "base/json.h"
@@ -22,7 +23,8 @@ struct RankMemory {
 
 /// Memory of all ranks, which share one machine.
 struct MemoryPlan {
-  int64_t available = 0;  // on the machine when the plan was made
+  std::string source;     // whose memory it is, such as "machine"
+  int64_t available = 0;  // of it when the plan was made
   int64_t budget = 0;     // for all ranks together
   int64_t kv_tokens = 0;  // that the KV cache holds, of all sequences together
   int64_t context = 0;    // tokens that one sequence may have

@@ -299,6 +299,24 @@ TEST_F(Program, TheVerdictOnAMapIsJsonWhateverItIs) {
   }
 }
 
+TEST_F(Program, PlanSizesRanksByTheMemoryThatIsMeant) {
+  EXPECT_THAT(Run("plan demo").out, HasSubstr(" available (machine), at most "));
+  const Outcome gpus = Run("plan demo --ranks 3 --backend cuda --memory 2G");
+  EXPECT_THAT(gpus.out, HasSubstr(" of 2.0 GB available (--memory), at most 1.6 GB"));
+  // With GPUs or without.
+  EXPECT_THAT(Run("plan demo --backend cuda").out,
+              testing::AnyOf(HasSubstr(" available (GPUs), at most "), HasSubstr("or say with --memory how much")));
+  EXPECT_THAT(Run("plan demo --memory 1M").out, HasSubstr("not on this machine: "));
+  Refused("plan demo --memory 2X", 2, {"--memory"});
+  const auto tokens = [&](const std::string& dtype) {
+    const Outcome plan = Run("plan demo --memory 60M --json --kv-cache-dtype " + dtype);
+    return ParseJson(plan.out, "plan")->at("memory").at("kv_tokens").get<int64_t>();
+  };
+  EXPECT_GT(tokens("fp8"), tokens("auto") * 3);
+  Refused("plan demo --kv-cache-dtype fp4", 2, {"--kv-cache-dtype: expected auto or fp8"});
+  Refused("plan demo --kv-cache-dtype fp8 --backend cuda --memory 2G", 6, {"--kv-cache-dtype: expected auto on cuda"});
+}
+
 TEST_F(Program, APlanShowsOneLayoutForItsRankCount) {
   const std::string plan = Run("plan demo --ranks 3 --ep 2 --pad-to 5").out;
   EXPECT_THAT(plan, HasSubstr("106% of a token's experts on average, with whole experts"));

@@ -59,6 +59,7 @@ TEST(PlanTable, LongListsOfSharesBecomeRuns) {
 
 TEST(PlanTable, MemoryOfEveryRank) {
   plan::MemoryPlan memory;
+  memory.source = "machine";
   memory.available = 4000000;
   memory.budget = 3000000;
   memory.kv_tokens = 128;
@@ -68,8 +69,9 @@ TEST(PlanTable, MemoryOfEveryRank) {
   memory.ranks = {{1000000, 200000, 30000, 4000, 500}, {1000000, 100000, 30000, 4000, 500}};
   const std::string text = RenderMemoryTable(memory);
   EXPECT_THAT(text, HasSubstr("   1   1.0 MB  100.0 kB  30.0 kB     4.0 kB    500 B  1.1 MB\n"));
-  EXPECT_THAT(text, HasSubstr("2.4 MB of 4.0 MB available, at most 3.0 MB: 128 tokens of KV cache, 2 sequences of at "
-                              "most 100 tokens, 1 snapshots\n"));
+  EXPECT_THAT(
+      text, HasSubstr("2.4 MB of 4.0 MB available (machine), at most 3.0 MB: 128 tokens of KV cache, 2 sequences of at "
+                      "most 100 tokens, 1 snapshots\n"));
 }
 
 TEST(PlanTable, ForcedCutsSaySo) { EXPECT_THAT(Render(3, "attn=pad"), HasSubstr("pad      asked for")); }
