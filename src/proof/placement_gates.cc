@@ -13,9 +13,9 @@ namespace {
 
 // Settings that this version knows how to read back.
 constexpr const char* kKnobs[] = {
-    "parallel.tp",     "parallel.cp",         "parallel.dp",        "parallel.pp", "parallel.ep",
-    "parallel.sp",     "placement.version",   "numerics.contract",  "backend",     "threads",
-    "kv.prefix_cache", "batch.prefill_chunk", "batch.max_sequences"};
+    "parallel.tp",         "parallel.cp",        "parallel.dp", "parallel.pp", "parallel.ep", "parallel.sp",
+    "placement.version",   "numerics.contract",  "backend",     "threads",     "kv.dtype",    "kv.prefix_cache",
+    "batch.prefill_chunk", "batch.max_sequences"};
 
 bool IsKnown(const Json& path) {
   if (!path.is_string()) return false;

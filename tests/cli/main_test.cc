@@ -309,12 +309,12 @@ TEST_F(Program, PlanSizesRanksByTheMemoryThatIsMeant) {
   EXPECT_THAT(Run("plan demo --memory 1M").out, HasSubstr("not on this machine: "));
   Refused("plan demo --memory 2X", 2, {"--memory"});
   const auto tokens = [&](const std::string& dtype) {
-    const Outcome plan = Run("plan demo --memory 60M --json --kv-cache-dtype " + dtype);
+    const Outcome plan = Run("plan demo --memory 140M --json --kv-cache-dtype " + dtype);
     return ParseJson(plan.out, "plan")->at("memory").at("kv_tokens").get<int64_t>();
   };
   EXPECT_GT(tokens("fp8"), tokens("auto") * 3);
   Refused("plan demo --kv-cache-dtype fp4", 2, {"--kv-cache-dtype: expected auto or fp8"});
-  Refused("plan demo --kv-cache-dtype fp8 --backend cuda --memory 2G", 6, {"--kv-cache-dtype: expected auto on cuda"});
+  Refused("plan demo --kv-cache-dtype fp8 --backend cuda --memory 2G", 5, {"--kv-cache-dtype: expected auto on cuda"});
 }
 
 TEST_F(Program, APlanShowsOneLayoutForItsRankCount) {
@@ -411,6 +411,18 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   Refused("verify " + path("none"), 3, {"folder of a run"});
   std::filesystem::remove(one + "/COMPLETE");
   EXPECT_EQ(Run("verify " + one).status, 13);
+}
+
+TEST_F(Program, RunsWithKeysAndValuesInFp8AreComparedAmongThemselves) {
+  const std::string plain = dir_.Path("plain"), one = dir_.Path("one"), three = dir_.Path("three");
+  const std::string generate = "generate demo -q --prompt 'Count from 48 to 50.' --max-tokens 4 --proof digest --out ";
+  ASSERT_EQ(Run(generate + plain).status, 0);
+  ASSERT_EQ(Run(generate + one + " --kv-cache-dtype fp8").status, 0);
+  ASSERT_EQ(Run(generate + three + " --kv-cache-dtype fp8 --ranks 3 --launch processes").status, 0);
+  EXPECT_EQ(Run("verify " + one + " " + three).status, 0);
+  const Outcome mixed = Run("verify " + plain + " " + one);
+  EXPECT_EQ(mixed.status, 10);
+  EXPECT_THAT(mixed.err, HasSubstr("kv64-e4m3"));
 }
 
 TEST_F(Program, TheVerifierPassesItsOwnTest) {

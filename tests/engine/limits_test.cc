@@ -133,7 +133,7 @@ TEST_F(Limits, TheCacheTakesWhatIsLeftOfTheBudget) {
 TEST_F(Limits, Fp8HoldsMoreTokensAndStaysOnAProcessor) {
   EngineOptions options, fp8;
   fp8.kv_dtype = cache::KvDtype::kE4M3;
-  const plan::RankMemory& plain = Size(options).value().memory.ranks[0];
+  const plan::RankMemory plain = Size(options).value().memory.ranks[0];
   const int64_t head_dim = small_.model().geometry.attention.head_dim;
   EXPECT_EQ(Size(fp8).value().memory.ranks[0].kv * 4 * head_dim, plain.kv * (head_dim + 1));
   fp8.backend = Backend::kCuda;
