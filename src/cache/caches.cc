@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <initializer_list>
 #include <limits>
+#include <span>
 
 #include "base/str.h"
 
@@ -28,6 +29,12 @@ int64_t ConvChannels(const plan::Geometry& geometry, const plan::RankShard& shar
 // Bytes of one token's keys, or values, of one KV head.
 int64_t RowBytes(KvDtype dtype, int64_t dim) {
   return dtype == KvDtype::kF32 ? dim * static_cast<int64_t>(sizeof(float)) : dim + 1;
+}
+
+// Those of the rank's stage.
+std::span<const plan::LayerGeometry> LayersOf(const plan::Geometry& geometry, const plan::RankShard& shard) {
+  return std::span(geometry.layers)
+      .subspan(static_cast<size_t>(shard.stage.begin), static_cast<size_t>(shard.stage.layers()));
 }
 
 int64_t Sum(int64_t a, int64_t b) { return __builtin_add_overflow(a, b, &a) ? std::numeric_limits<int64_t>::max() : a; }
@@ -57,7 +64,7 @@ CacheUnits UnitsOf(const plan::Geometry& geometry, const plan::RankShard& shard,
       Product({shard.attention.kv_heads, kPageTokens,
                RowBytes(limits.kv_dtype, geometry.key_dim()) + RowBytes(limits.kv_dtype, geometry.value_dim())});
   CacheUnits units;
-  for (const plan::LayerGeometry& layer : geometry.layers) {
+  for (const plan::LayerGeometry& layer : LayersOf(geometry, shard)) {
     if (const int64_t ring = RingPages(layer, limits); ring > 0) {
       units.slot = Sum(units.slot, Product({ring, page}));
     } else if (plan::HasKv(layer.mixer)) {
@@ -89,7 +96,7 @@ Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& 
   caches.slots_ = limits.state_slots;
   caches.state_stride_ = Product({shard.delta_net.v_heads, delta.k_dim, delta.v_dim});
   caches.conv_stride_ = Product({delta.conv_width - 1, ConvChannels(geometry, shard)});
-  for (const plan::LayerGeometry& layer : geometry.layers) {
+  for (const plan::LayerGeometry& layer : LayersOf(geometry, shard)) {
     if (plan::HasKv(layer.mixer)) {
       const int64_t ring = RingPages(layer, limits);
       const int64_t pages = ring > 0 ? Product({limits.state_slots, ring}) : limits.pages;

@@ -43,7 +43,7 @@ struct CacheLimits {
 /// the scheduler hands out.
 int64_t RingPages(const plan::LayerGeometry& layer, const CacheLimits& limits);
 
-/// Bytes of one KV page in all layers that have pages, and of one slot: recurrent states and rings.
+/// Bytes of one KV page in all layers of a stage that have pages, and of one slot: recurrent states and rings.
 struct CacheUnits {
   int64_t page = 0;
   int64_t slot = 0;
@@ -58,7 +58,7 @@ class Caches {
   static Result<Caches> Make(const device::Device& device, const plan::Geometry& geometry, const plan::RankShard& shard,
                              const CacheLimits& limits);
 
-  /// Keys and values of attention layer number `index` among the attention layers: [pages][kv_heads][64 * D] each,
+  /// Keys and values of attention layer number `index` among those of the rank's stage: [pages][kv_heads][64 * D] each,
   /// where keys and values may have widths of their own. Null where they are kept as codes.
   float* keys(int64_t index) {
     return kv_dtype_ == KvDtype::kF32 ? reinterpret_cast<float*>(KeyBytes(index)) : nullptr;

@@ -128,7 +128,9 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
   const double decode = static_cast<double>(flags.sequences) / decode_step;
   const double rate = step_bytes / decode_step;
   if (flags.json) {
-    const Json line = {{"model", flags.engine.layout.model}, {"ranks", flags.engine.layout.ranks},
+    const plan::Layout& layout = series.engine->layout();
+    const Json line = {{"model", flags.engine.layout.model}, {"ranks", layout.ranks},
+                       {"stages", layout.stages.size()},     {"replicas", layout.replicas},
                        {"numerics", series.numerics},        {"sequences", flags.sequences},
                        {"prompt_tokens", flags.prompt},      {"prefill_tokens_per_s", prefill},
                        {"decode_tokens_per_s", decode},      {"decode_step_us", decode_step * 1e6},
@@ -216,10 +218,10 @@ Status Execute(BenchFlags flags) {
       plan::PriceLayout(loaded.model->geometry, loaded.engine->layout(), engine::BytesOf(*loaded.model));
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
   for (const plan::RankCost& rank : cost.ranks) {
-    step_bytes += static_cast<double>(rank.step_bytes);
-    weights += static_cast<double>(rank.weight_bytes);
+    step_bytes += static_cast<double>(rank.step_bytes * loaded.engine->layout().replicas);
+    weights += static_cast<double>(rank.weight_bytes * loaded.engine->layout().replicas);
   }
-  const int threads = loaded.engine->rank_options().threads * static_cast<int>(loaded.engine->layout().ranks);
+  const int threads = loaded.engine->rank_options().threads * static_cast<int>(loaded.engine->layout().world());
   TRY_ASSIGN(const std::unique_ptr<ReadLoop> read,
              ReadLoop::Make(loaded.engine->device(), static_cast<int64_t>(weights), threads));
   TRY_ASSIGN(const double read_rate, Interleave(flags, &series, read.get()));

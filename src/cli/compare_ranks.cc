@@ -26,6 +26,7 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
   other.layout = {};
   other.fault = {};  // which only what is judged has
   other.layout.ranks = ranks;
+  TRY_ASSIGN(const plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
   TRY_ASSIGN(const std::vector<float> a, Logits(model, options, tokens));
   TRY_ASSIGN(const std::vector<float> b, Logits(model, other, tokens));
   CHECK(a.size() == b.size());
@@ -39,7 +40,7 @@ Status CompareRanks(const engine::OpenedModel& model, const engine::EngineOption
                     i % static_cast<size_t>(model.geometry.vocab)));
   }
   std::fprintf(stderr, "%zu logits of %zu tokens on %ld ranks compared with those of %ld, byte for byte: equal\n",
-               a.size(), tokens.size(), options.layout.ranks, ranks);
+               a.size(), tokens.size(), layout.world(), ranks);
   return {};
 }
 

@@ -64,7 +64,7 @@ void PrintTimes(const Session& session, const engine::Generator& generator) {
   };
   std::fprintf(
       stderr, "ranks %ld, load %.2f s, prompt %ld tokens at %.0f tokens/s, decode %ld tokens at %.0f tokens/s\n",
-      session.loaded.engine->layout().ranks, session.loaded.engine->times().load_s, times.prompt_tokens,
+      session.loaded.engine->layout().world(), session.loaded.engine->times().load_s, times.prompt_tokens,
       rate(times.prompt_tokens, times.prompt_s), times.decode_tokens, rate(times.decode_tokens, times.decode_s));
   if (session.loaded.engine->saturated()) std::fprintf(stderr, "notice: some sums saturated; see docs/numerics.md\n");
 }

@@ -19,7 +19,15 @@ void RefuseEmpty(CLI::Option* option) {
 void LayoutFlags::Add(CLI::App* app) {
   app->add_option("MODEL", model, "directory with config.json and safetensors files, GGUF file, or \"demo\"")
       ->required();
-  app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks, "ranks to cut the model over, 1 to 16");
+  app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks,
+                  "ranks to cut every layer over; of all stages and replicas together 1 to 16");
+  app->add_option("--pp,--pipeline-parallel-size", stages,
+                  "pipeline stages, each of so many ranks and of consecutive layers, dealt by their weights");
+  app->add_option("--pp-layers", stage_layers, "layers of every stage, such as 1,3,4, instead of those dealt")
+      ->take_all()
+      ->delimiter(',');
+  app->add_option("--dp,--data-parallel-size", replicas,
+                  "replicas of all that, each with caches and a share of the requests of its own");
   CLI::Option* cut = app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
                          ->take_all()
                          ->delimiter(',');
@@ -36,6 +44,9 @@ void LayoutFlags::Add(CLI::App* app) {
 Result<plan::LayoutOptions> LayoutFlags::Options() const {
   plan::LayoutOptions options;
   options.ranks = ranks;
+  options.stages = stages;
+  options.stage_layers = stage_layers;
+  options.replicas = replicas;
   options.pad_to = pad_to;
   if (ep < 0) {
     return MakeError(Code::kUsage, fmt::format("--ep: expected 1 to the ranks, or 0, found {}; choose another", ep));
@@ -78,7 +89,7 @@ void LayoutFlags::AddDummy(CLI::App* app) {
 
 void SizeFlags::Add(CLI::App* app) {
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
-  app->add_option("--max-num-seqs", max_sequences, "sequences that run at once, 1 to 4096");
+  app->add_option("--max-num-seqs", max_sequences, "sequences that run at once in a replica, 1 to 4096");
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
   app->add_option(
       "--prefill-budget", prefill_budget,
@@ -86,7 +97,7 @@ void SizeFlags::Add(CLI::App* app) {
   app->add_option("--memory-fraction", memory_fraction,
                   "of the memory that the machine has available, for weights, caches and scratch of all ranks");
   app->add_option("--kv-tokens", kv_tokens,
-                  "capacity of the KV cache in tokens; 0: every sequence's context, as far as memory goes");
+                  "capacity of a replica's KV cache in tokens; 0: every sequence's context, as far as memory goes");
   app->add_option("--kv-cache-dtype", kv_cache_dtype,
                   "auto: keys and values as they were computed, float32; fp8: E4M3 with a scale for every token and KV "
                   "head, a quarter of the memory; processor only");
@@ -131,10 +142,10 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
       ->take_all()
       ->delimiter(',');
-  app->add_option(
-      "--fault", fault,
-      "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, wrong-slot, "
-      "die or hang, with :rank=N, such as partial-bf16:rank=1");
+  app->add_option("--fault", fault,
+                  "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
+                  "hand-bf16, wrong-slot, "
+                  "die or hang, with :rank=N, such as partial-bf16:rank=1");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }

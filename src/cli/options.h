@@ -22,6 +22,9 @@ void RefuseEmpty(CLI::Option* option);
 struct LayoutFlags {
   std::string model;
   int64_t ranks = 1;
+  int64_t stages = 1;
+  std::vector<int64_t> stage_layers;
+  int64_t replicas = 1;
   int64_t pad_to = 0;
   std::vector<std::string> cuts;
   int64_t ep = 0;

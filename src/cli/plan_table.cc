@@ -81,15 +81,43 @@ std::string AxisTable(const plan::Layout& layout) {
   return table.Text();
 }
 
-std::string RankTable(const plan::LayoutCost& cost) {
-  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight},
-              {"rank", "weights", "step reads", "KV per token", "state per sequence"});
+// "0 to 2", "0".
+std::string Span(int64_t begin, int64_t end) {
+  return end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{} to {}", begin, end - 1);
+}
+
+// The ranks that hold the same place in every replica: "1, 7".
+std::string RanksAt(const plan::Layout& layout, size_t place) {
+  std::vector<size_t> ranks;
+  for (int64_t d = 0; d < layout.replicas; ++d) {
+    ranks.push_back(place + static_cast<size_t>(d) * layout.shards.size());
+  }
+  return fmt::format("{}", fmt::join(ranks, ", "));
+}
+
+std::string RankTable(const plan::Layout& layout, const plan::LayoutCost& cost) {
+  Table table({Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight, Align::kRight},
+              {layout.replicas == 1 ? "rank" : "ranks", "layers", "weights", "step reads", "KV per token",
+               "state per sequence"});
   for (size_t r = 0; r < cost.ranks.size(); ++r) {
     const plan::RankCost& rank = cost.ranks[r];
-    table.Add({fmt::format("{}", r), Bytes(rank.weight_bytes), Bytes(rank.step_bytes), Bytes(rank.kv_token_bytes),
-               Bytes(rank.state_bytes)});
+    const plan::Stage& stage = layout.shards[r].stage;
+    table.Add({RanksAt(layout, r), Span(stage.begin, stage.end), Bytes(rank.weight_bytes), Bytes(rank.step_bytes),
+               Bytes(rank.kv_token_bytes), Bytes(rank.state_bytes)});
   }
   return table.Text();
+}
+
+// "on 3 ranks", or with stages and replicas "on 12 ranks: 2 replicas of 2 stages of 3 ranks".
+std::string Where(const plan::Layout& layout) {
+  const auto count = [](size_t number, const char* what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const auto ranks = static_cast<size_t>(layout.ranks), replicas = static_cast<size_t>(layout.replicas);
+  const std::string all = "on " + count(static_cast<size_t>(layout.world()), "rank");
+  if (layout.world() == layout.ranks) return all;
+  return fmt::format("{}: {} of {} of {}", all, count(replicas, "replica"), count(layout.stages.size(), "stage"),
+                     count(ranks, "rank"));
 }
 
 std::string CollectiveTable(const plan::LayoutCost& cost) {
@@ -119,18 +147,17 @@ std::string CutSummary(const plan::Layout& layout) {
 
 std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout& layout,
                               const plan::LayoutCost& cost) {
-  std::string text =
-      fmt::format("{}: {} layers, width {}, vocabulary {}, on {} {}\n\n", geometry.family, geometry.layers.size(),
-                  geometry.hidden, geometry.vocab, layout.ranks, layout.ranks == 1 ? "rank" : "ranks");
+  std::string text = fmt::format("{}: {} layers, width {}, vocabulary {}, {}\n\n", geometry.family,
+                                 geometry.layers.size(), geometry.hidden, geometry.vocab, Where(layout));
   text += AxisTable(layout);
   if (layout.placement) {
     text += fmt::format("experts live by the map {}, {}\n", Quote(layout.placement->version),
                         layout.placement->ContentDigest());
   }
-  text += "\n" + RankTable(cost);
-  text += fmt::format("\nof the ideal 1/{}: weights {}, step {} ({} on the critical path), KV cache {}\n", layout.ranks,
-                      Times(cost.weight_factor), Times(cost.step_factor), Bytes(cost.critical_bytes),
-                      Times(cost.kv_factor));
+  text += "\n" + RankTable(layout, cost);
+  text += fmt::format("\nof the ideal 1/{}: weights {}, step {} ({} on the critical path), KV cache {}\n",
+                      layout.shards.size(), Times(cost.weight_factor), Times(cost.step_factor),
+                      Bytes(cost.critical_bytes), Times(cost.kv_factor));
   text += cost.collectives.empty() ? "\nno collectives\n" : "\n" + CollectiveTable(cost);
   return text;
 }
@@ -164,9 +191,9 @@ std::string RenderMemoryTable(const plan::MemoryPlan& memory) {
   return table.Text() +
          fmt::format(
              "{} of {} available ({}), at most {}: {} tokens of KV cache, {} sequences of at most {} tokens, {} "
-             "snapshots\n",
+             "snapshots{}\n",
              Bytes(memory.total()), Bytes(memory.available), memory.source, Bytes(memory.budget), memory.kv_tokens,
-             memory.sequences, memory.context, memory.snapshots);
+             memory.sequences, memory.context, memory.snapshots, memory.replicas == 1 ? "" : ", each replica");
 }
 
 }  // namespace trivet::cli

@@ -125,7 +125,7 @@ Status Execute(const ServeFlags& flags) {
     service.Drain(std::exchange(wait_us, 0));  // a second signal does not wait
   });
   if (!flags.engine.quiet) std::fputs(RenderMemoryTable(loaded.engine->memory()).c_str(), stderr);
-  std::printf("serving %s on %ld ranks at %s\n", loaded.model->name.c_str(), loaded.engine->layout().ranks,
+  std::printf("serving %s on %ld ranks at %s\n", loaded.model->name.c_str(), loaded.engine->layout().world(),
               http->url().c_str());
   std::fflush(stdout);
   const Status ran = service.Run();

@@ -30,6 +30,10 @@ ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t colum
   return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column};
 }
 
+float RoundedToBF16(float value) {
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(value) + 0x8000U) & 0xFFFF0000U);
+}
+
 // Whether a planted mistake touches what the host sums.
 bool ChangesSums(FaultKind kind) {
   return kind == FaultKind::kPartialBF16 || kind == FaultKind::kLocalScale || kind == FaultKind::kRankOrder ||
@@ -54,6 +58,13 @@ CollectiveFacts FactsOf() {
 }
 
 }  // namespace
+
+Communicator::Communicator(Group* group, int64_t rank, const Fault& fault) : group_(group), rank_(rank), fault_(fault) {
+  fault_.rank = -1;
+  for (int64_t member = 0; member < group->ranks(); ++member) {
+    if (group->InWhole(member) == fault.rank) fault_.rank = member;
+  }
+}
 
 // Adds the time of its life to a rank's time in collectives.
 class Communicator::Timer {
@@ -124,8 +135,7 @@ void Communicator::Spoil(std::span<T> part) {
   last_.round_at = bf16 ? "bf16, before the sum" : "8 bits, before the sum";
   for (T& value : part) {
     if (bf16) {
-      const auto bits = std::bit_cast<uint32_t>(static_cast<float>(value));
-      value = static_cast<T>(std::bit_cast<float>((bits + 0x8000U) & 0xFFFF0000U));
+      value = static_cast<T>(RoundedToBF16(static_cast<float>(value)));
     } else {
       value = static_cast<T>(std::nearbyint(static_cast<double>(value) / largest * 127) * largest / 127);
     }
@@ -270,6 +280,27 @@ Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t
     for (int64_t i = 0; i < rows; ++i) {
       std::copy_n(values + i * from[1], from[1], out.data() + i * full_columns + from[0]);
     }
+  }
+  return {};
+}
+
+Status Communicator::Hand(int64_t from, int64_t to, std::span<float> values) {
+  if (from == to || (rank_ != from && rank_ != to)) return {};
+  const Timer timer(this);
+  const size_t most = kSlotBytes / sizeof(float);
+  std::vector<float> rounded;
+  for (size_t begin = 0; begin < values.size(); begin += most) {
+    std::span<float> piece = values.subspan(begin, std::min(most, values.size() - begin));
+    if (rank_ == to) {
+      TRY(group_->Take(rank_, from, std::as_writable_bytes(piece)));
+      continue;
+    }
+    if (fault_.Hits(FaultKind::kHandBF16, rank_)) {
+      rounded.resize(piece.size());
+      std::transform(piece.begin(), piece.end(), rounded.begin(), RoundedToBF16);
+      piece = rounded;
+    }
+    TRY(group_->Put(rank_, to, std::as_bytes(piece)));
   }
   return {};
 }

@@ -40,7 +40,9 @@ struct CollectiveFacts {
 /// One rank's end of the group.
 class Communicator {
  public:
-  Communicator(Group* group, int64_t rank, const Fault& fault = {}) : group_(group), rank_(rank), fault_(fault) {}
+  ///   rank   in `group`
+  ///   fault  its rank is one of the whole group
+  Communicator(Group* group, int64_t rank, const Fault& fault = {});
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return group_->ranks(); }
@@ -78,6 +80,11 @@ class Communicator {
   ///   full     rank 0: [rows, full_columns] float32; others: empty
   /// Errors:    kPeer.
   Status GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, std::span<float> full);
+
+  /// Hands values from rank `from` to rank `to`; where they are one, and on all other ranks, nothing happens.
+  ///   values   float32, in memory of the processor: as many on both
+  /// Errors:    kPeer.
+  Status Hand(int64_t from, int64_t to, std::span<float> values);
 
   /// Waits until all that was asked for has happened on this rank.  Errors: kPeer.
   Status Wait();
@@ -123,7 +130,7 @@ class Communicator {
 
   Group* group_;
   const int64_t rank_;
-  const Fault fault_;
+  Fault fault_;  // of this group; its rank -1: of none here
   device::Device device_;
   std::unique_ptr<PeerTransport> peer_;
   std::string detour_;

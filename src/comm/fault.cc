@@ -17,6 +17,7 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
                               {"split-k", FaultKind::kSplitK},
                               {"local-scale", FaultKind::kLocalScale},
                               {"fallback", FaultKind::kFallback},
+                              {"hand-bf16", FaultKind::kHandBF16},
                               {"wrong-slot", FaultKind::kWrongSlot},
                               {"die", FaultKind::kDie},
                               {"hang", FaultKind::kHang}};
@@ -27,8 +28,8 @@ Result<Fault> ParseFault(const std::string& text) {
   const Error bad = MakeError(
       Code::kUsage,
       fmt::format(
-          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, wrong-slot, die or hang, with "
-          ":rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
+          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, hand-bf16, wrong-slot, die or "
+          "hang, with :rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
           Quote(text)));
   const std::vector<std::string> parts = Split(text, ':');
   Fault fault;

@@ -17,6 +17,7 @@ enum class FaultKind {
   kSplitK,       // a rank ends its leaves in the middle, as a kernel that splits K by a heuristic would
   kLocalScale,   // a rank rounds its part to 8 bits with a scale taken over what it holds
   kFallback,     // every rank takes the other algorithm than its size asks for, and nobody says why
+  kHandBF16,     // a rank rounds what it hands on, rows to the next stage, to bf16
   kWrongSlot,    // a rank's first two experts of layer `site` lie in each other's slots
   kDie,          // the rank exits
   kHang,         // the rank stops making progress

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The shared memory of one group of ranks, threads or processes alike: who has arrived, who still makes progress, what
-// went wrong, and the slots through which bytes pass. This file moves bytes and watches peers; it never sums.
+// went wrong, and the slots through which bytes pass. All ranks of a run are one group, and those that make sums with
+// each other are a part of it. This file moves bytes and watches peers; it never sums.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "comm/peer_rules.h"
@@ -36,7 +39,15 @@ class Group {
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
+  /// A part of this group: barriers, slots and rank numbers of its own, in the order of `members`, which are ranks of
+  /// this group. What went wrong, progress and reports are those of the whole. To be made before ranks start; it lives
+  /// as long as the whole.
+  /// Errors:  kIo when the memory cannot be mapped.
+  Result<Group*> MakePart(std::vector<int64_t> members);
+
   int64_t ranks() const { return options_.ranks; }
+  /// What the whole group calls `rank` of this one.
+  int64_t InWhole(int64_t rank) const { return members_.empty() ? rank : members_[static_cast<size_t>(rank)]; }
   int64_t hang_timeout_us() const { return options_.hang_timeout_us; }
 
   /// Blocks until every rank has called it as often.
@@ -45,7 +56,14 @@ class Group {
   /// Errors:  AbortError when the group was aborted; kPeer when a peer died or hung meanwhile.
   Status Barrier(int64_t rank, bool patient = false);
 
-  /// Poisons the group: every wait, present or future, returns `cause`. The first cause stays.
+  /// Hands bytes, kSlotBytes at most, from `rank` to `to`, which takes them by Take: two such pieces can be on the way.
+  /// Errors:  as Barrier.
+  Status Put(int64_t rank, int64_t to, std::span<const std::byte> bytes);
+  /// Waits for the next piece of `from` for `rank`, which has as many bytes.  Errors: as Barrier.
+  Status Take(int64_t rank, int64_t from, std::span<std::byte> bytes);
+
+  /// Poisons the group, and all of which it is a part: every wait, present or future, returns `cause`. The first cause
+  /// stays.
   void Abort(const std::string& cause, Code code = Code::kPeer);
   /// Whether somebody has.
   bool aborted() const;
@@ -72,19 +90,32 @@ class Group {
   uint32_t report(int64_t rank) const;
 
   /// Looks after the others once: the cause of an abort when one of them has ended.
-  std::optional<std::string> Look() const { return watch_ ? watch_() : std::nullopt; }
+  std::optional<std::string> Look() const { return whole_->watch_ ? whole_->watch_() : std::nullopt; }
   /// What Look does; also called from waits now and then. For noticing dead processes.
   void set_watch(std::function<std::optional<std::string>()> watch) { watch_ = std::move(watch); }
 
  private:
   struct Control;
   struct Watch;
+  // Whom a wait is for, who must then show progress: one rank, or, where there is none, all that have not come to the
+  // barrier; nobody when the wait is patient.
+  struct Awaited {
+    int64_t peer = -1;
+    bool patient = false;
+  };
   static int64_t ControlBytes();
+  static Result<std::unique_ptr<Group>> Map(const GroupOptions& options, Group* whole, std::vector<int64_t> members);
   Group(const GroupOptions& options, void* memory, int64_t bytes);
-  Status Wait(int64_t rank, uint32_t generation, bool patient);
-  void JudgePeers(int64_t rank, Watch& watch);
+  void Stop();
+  std::byte* box(int64_t rank, uint32_t piece);
+  // Until `word` is not `old` any more.
+  Status Wait(int64_t rank, std::atomic<uint32_t>& word, uint32_t old, const Awaited& whom);
+  void JudgePeers(int64_t rank, const Awaited& whom, Watch& watch);
 
   const GroupOptions options_;
+  Group* whole_ = this;
+  std::vector<int64_t> members_;               // of the whole; none: all
+  std::vector<std::unique_ptr<Group>> parts_;  // of this one
   Control* control_ = nullptr;
   std::byte* signals_ = nullptr;
   std::byte* slots_ = nullptr;

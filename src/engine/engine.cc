@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "base/clock.h"
@@ -19,23 +20,32 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
       options_(options),
       layout_(std::move(layout)),
       rank_options_(std::move(rank_options)),
-      scheduler_(rank_options_.limits) {}
+      logits_(static_cast<size_t>(layout_.replicas)),
+      hidden_(logits_.size()) {
+  for (size_t replica = 0; replica < logits_.size(); ++replica) schedulers_.emplace_back(rank_options_.limits);
+}
 
 Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
                                               const LoadProgress& progress) {
   TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
-  if (options.fault.kind != comm::FaultKind::kNone && (options.fault.rank < 0 || options.fault.rank >= layout.ranks)) {
+  if (options.fault.kind != comm::FaultKind::kNone &&
+      (options.fault.rank < 0 || options.fault.rank >= layout.world())) {
     return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
-                                               layout.ranks - 1, options.fault.rank));
+                                               layout.world() - 1, options.fault.rank));
+  }
+  if (options.backend != Backend::kCpu && layout.world() > layout.ranks) {
+    return MakeError(Code::kUnsupported,
+                     "--pp, --dp: expected ranks on the processor, found --backend cuda, where one "
+                     "stage and one replica run; leave them out, or use --backend cpu");
   }
   RankOptions rank_options;
-  TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.ranks));
+  TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));
   const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
   TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
   rank_options.limits = sizes.limits;
   rank_options.backend = options.backend;
   rank_options.kernels = options.kernels;
-  rank_options.threads = ThreadsPerRank(options, layout.ranks);
+  rank_options.threads = ThreadsPerRank(options, layout.world());
   rank_options.numerics = options.numerics;
   rank_options.transport = options.transport;
   rank_options.kv_dtype = options.kv_dtype;
@@ -51,19 +61,34 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   return engine;
 }
 
+// The group of all ranks, and of every rank the one of its stage.
+Result<std::vector<comm::Group*>> Engine::MakeGroups() {
+  comm::GroupOptions options;
+  options.ranks = layout_.world();
+  options.spin = options.ranks <= static_cast<int64_t>(std::thread::hardware_concurrency());
+  TRY_ASSIGN(group_, comm::Group::Make(options));
+  std::vector<comm::Group*> stages;
+  for (int64_t first = 0; first < options.ranks; first += layout_.ranks) {
+    std::vector<int64_t> members(static_cast<size_t>(layout_.ranks));
+    std::iota(members.begin(), members.end(), first);
+    TRY_ASSIGN(comm::Group * stage, group_->MakePart(members));
+    stages.insert(stages.end(), members.size(), stage);
+  }
+  return stages;
+}
+
 Status Engine::StartRanks(const LoadProgress& progress) {
   const int64_t begin = NowUs();
-  comm::GroupOptions group_options;
-  group_options.ranks = layout_.ranks;
-  group_options.spin = layout_.ranks <= static_cast<int64_t>(std::thread::hardware_concurrency());
-  TRY_ASSIGN(group_, comm::Group::Make(group_options));
+  TRY_ASSIGN(const std::vector<comm::Group*> stages, MakeGroups());
   comm::Group* group = group_.get();
-  const auto make = [this, group](int64_t rank, const LoadProgress& shown) {
-    return RankWorker::Make(model_, layout_, rank_options_, comm::Communicator(group, rank, options_.fault), shown);
+  const auto make = [this, group, stages](int64_t rank, const LoadProgress& shown) {
+    RankComms comms{comm::Communicator(group, rank, options_.fault),
+                    comm::Communicator(stages[static_cast<size_t>(rank)], rank % layout_.ranks, options_.fault)};
+    return RankWorker::Make(model_, layout_, rank_options_, std::move(comms), shown);
   };
   TRY_ASSIGN(ranks_, Ranks::Start(options_.launch, group, [make, group](int64_t rank) -> Status {
                TRY_ASSIGN(const std::unique_ptr<RankWorker> worker, make(rank, {}));
-               TRY(worker->comm().Barrier());  // everybody has loaded
+               TRY(worker->world().Barrier());  // everybody has loaded
                const Status served = worker->Serve();
                // Before its memory goes, which waits for a GPU whose kernels may wait for this rank.
                if (!served.ok()) group->Abort(served.error().message, served.error().code);
@@ -79,7 +104,7 @@ Status Engine::StartRanks(const LoadProgress& progress) {
     return worker.error();
   }
   worker_ = std::move(worker).value();
-  TRY(worker_->comm().Barrier());
+  TRY(worker_->world().Barrier());
   times_.load_s = static_cast<double>(NowUs() - begin) * 1e-6;
   times_.weight_bytes = worker_->weight_bytes();
   return {};
@@ -104,12 +129,49 @@ Status Engine::Submit(sched::Request request) {
                                    model_.geometry.vocab - 1, token));
     }
   }
-  if (options_.proof.on()) NoteRequest(request);
-  return scheduler_.Submit(std::move(request));
+  const SeqId id = request.id;
+  const size_t replica = ReplicaFor();
+  if (replica_of_.contains(id)) {
+    return MakeError(Code::kInvalid,
+                     fmt::format("request: expected a new id, found {} in use", static_cast<int64_t>(id)));
+  }
+  if (options_.proof.on()) NoteRequest(request, replica);
+  TRY(schedulers_[replica].Submit(std::move(request)));
+  replica_of_[id] = replica;
+  return {};
 }
 
-void Engine::NoteRequest(const sched::Request& request) {
-  RecordedRequest noted{request.id, request.prompt, {}, 0};
+// The replica with the fewest sequences, the lowest of several: requests alone decide, in the order in which they come
+// and end.
+size_t Engine::ReplicaFor() const {
+  std::vector<int64_t> held(schedulers_.size());
+  for (const auto& [id, replica] : replica_of_) ++held[replica];
+  return static_cast<size_t>(std::min_element(held.begin(), held.end()) - held.begin());
+}
+
+void Engine::Finish(SeqId id) {
+  const auto found = replica_of_.find(id);
+  CHECK(found != replica_of_.end());
+  schedulers_[found->second].Finish(id);
+  replica_of_.erase(found);
+}
+
+const sched::Sequence& Engine::SequenceOf(SeqId id) const { return *schedulers_[replica_of_.at(id)].Find(id); }
+
+sched::SchedulerCounts Engine::counts() const {
+  sched::SchedulerCounts counts;
+  for (const sched::Scheduler& scheduler : schedulers_) counts += scheduler.counts();
+  return counts;
+}
+
+std::span<const float> Engine::Hidden(const sched::Span& span, size_t layer) const {
+  const auto width = static_cast<size_t>(model_.geometry.hidden);
+  const size_t row = layer * joint_.plans[shown_].tokens.size() + static_cast<size_t>(span.token_begin);
+  return std::span(hidden_[shown_]).subspan(row * width, static_cast<size_t>(span.count) * width);
+}
+
+void Engine::NoteRequest(const sched::Request& request, size_t replica) {
+  RecordedRequest noted{request.id, request.prompt, {}, 0, 0, static_cast<int64_t>(replica)};
   const auto ordinal = static_cast<size_t>(request.id);
   const std::vector<int64_t>& from = options_.proof.logits_from;
   if (request.logits == sched::LogitsMode::kLast) noted.logits_from = static_cast<int64_t>(request.prompt.size()) - 1;
@@ -148,60 +210,97 @@ Status Engine::Watch() {
 
 Result<bool> Engine::RunStep(const LogitsSink& sink) {
   const int64_t begin = NowUs();
-  const sched::StepPlan plan = scheduler_.Next();
-  if (plan.spans.empty()) return false;
-  const int64_t vocab = model_.geometry.vocab;
-  step_tokens_ = static_cast<int64_t>(plan.tokens.size());
-  logits_.resize(static_cast<size_t>(plan.logits_rows * vocab));
-  if (keep_hidden_) {
-    hidden_.resize(model_.geometry.layers.size() * plan.tokens.size() * static_cast<size_t>(model_.geometry.hidden));
+  joint_.plans.clear();
+  step_tokens_ = 0;
+  for (sched::Scheduler& scheduler : schedulers_) {
+    joint_.plans.push_back(scheduler.Next());
+    step_tokens_ += static_cast<int64_t>(joint_.plans.back().tokens.size());
   }
+  times_.schedule_us += NowUs() - begin;
+  if (step_tokens_ == 0) return false;
+  TRY(Compute());
+  for (shown_ = 0; shown_ < schedulers_.size(); ++shown_) {
+    const sched::StepPlan& plan = joint_.plans[shown_];
+    if (plan.spans.empty()) continue;
+    const int64_t computed = NowUs();
+    TRY_ASSIGN(const std::vector<sched::SampledToken> sampled, Sample(shown_, sink));
+    const int64_t looked = NowUs();
+    times_.sample_us += looked - computed;
+    if (options_.proof.on()) NoteStep(plan, sampled);
+    schedulers_[shown_].Commit(plan, sampled);
+    times_.schedule_us += NowUs() - looked;
+  }
+  return true;
+}
+
+// Runs the step on all ranks.
+Status Engine::Compute() {
   const int64_t planned = NowUs();
-  TRY(worker_->Announce(&plan));
-  const Status ran = worker_->RunStep(plan, {logits_, hidden_});
+  const plan::Geometry& geometry = model_.geometry;
+  const size_t width = joint_.hidden ? geometry.layers.size() * static_cast<size_t>(geometry.hidden) : 0;
+  std::vector<model::StepOutput> outputs;
+  for (size_t replica = 0; replica < joint_.plans.size(); ++replica) {
+    const sched::StepPlan& plan = joint_.plans[replica];
+    logits_[replica].resize(static_cast<size_t>(plan.logits_rows * geometry.vocab));
+    hidden_[replica].resize(plan.tokens.size() * width);
+    outputs.push_back({logits_[replica], hidden_[replica]});
+  }
+  TRY(worker_->Announce(&joint_));
+  const Status ran = worker_->RunStep(joint_, outputs);
   if (!ran.ok()) {
     group_->Abort(ran.error().message, ran.error().code);
     return ran.error();
   }
-  times_.schedule_us += planned - begin;
-  const int64_t computed = NowUs();
-  times_.forward_us += computed - planned;
-  times_.collective_us.resize(static_cast<size_t>(layout_.ranks));
-  for (int64_t rank = 0; rank < layout_.ranks; ++rank) {
+  times_.forward_us += NowUs() - planned;
+  times_.collective_us.resize(static_cast<size_t>(layout_.world()));
+  for (int64_t rank = 0; rank < layout_.world(); ++rank) {
     times_.collective_us[static_cast<size_t>(rank)] = group_->collective_us(rank).load(std::memory_order_relaxed);
   }
-  TRY(CheckRange());
+  return CheckRange();
+}
+
+// Shows a replica's logits, and gives the tokens that come of them.
+Result<std::vector<sched::SampledToken>> Engine::Sample(size_t replica, const LogitsSink& sink) {
+  const int64_t vocab = model_.geometry.vocab;
   std::vector<sched::SampledToken> sampled;
-  for (const sched::Span& span : plan.spans) {
-    const bool wanted = scheduler_.WantsToken(span);
+  for (const sched::Span& span : joint_.plans[replica].spans) {
+    const bool wanted = schedulers_[replica].WantsToken(span);
     if (span.logits_count == 0) continue;
-    const std::span<const float> rows(logits_.data() + span.logits_begin * vocab,
+    const std::span<const float> rows(logits_[replica].data() + span.logits_begin * vocab,
                                       static_cast<size_t>(span.logits_count * vocab));
     TRY_ASSIGN(const std::optional<TokenId> token, sink(span, rows, wanted));
-    if (wanted) {
-      CHECK(token.has_value());
-      sampled.push_back({span.seq, *token});
-      for (RecordedRequest& request : requests_) {
-        if (request.id == span.seq) request.sampled.push_back(*token);
-      }
+    if (!wanted) continue;
+    CHECK(token.has_value());
+    sampled.push_back({span.seq, *token});
+  }
+  return sampled;
+}
+
+// What a step that ran brought its requests.
+void Engine::NoteStep(const sched::StepPlan& plan, const std::vector<sched::SampledToken>& sampled) {
+  for (RecordedRequest& request : requests_) {
+    for (const sched::Span& span : plan.spans) {
+      if (span.seq == request.id) request.computed = std::max<int64_t>(request.computed, span.start + span.count);
+    }
+    for (const sched::SampledToken& token : sampled) {
+      if (token.seq == request.id) request.sampled.push_back(token.token);
     }
   }
-  const int64_t looked = NowUs();
-  times_.sample_us += looked - computed;
-  scheduler_.Commit(plan, sampled);
-  times_.schedule_us += NowUs() - looked;
-  return true;
 }
 
 Json Engine::KnobsJson() const {
   constexpr const char* kLayout = "layout that the shards were loaded by";
-  const comm::Communicator& comm = worker_->comm();
+  const comm::Communicator& stage = worker_->stage();
+  const auto stages = static_cast<int64_t>(layout_.stages.size());
   const std::string contract = worker_->Contract();
   const sched::SchedulerLimits& planned = rank_options_.limits;
-  const sched::SchedulerLimits& live = scheduler_.limits();
+  const sched::SchedulerLimits& live = limits();
   const plan::Placement placement = GroupsOf(model_.geometry, layout_).placement;
   std::vector<Knob> knobs = {
-      {"parallel.tp", options_.layout.ranks, layout_.ranks, comm.size(), "communicator"},
+      {"parallel.tp", options_.layout.ranks, layout_.ranks, stage.size(), "communicator"},
+      {"parallel.pp", options_.layout.stages, stages,
+       worker_->world().size() / stage.size() / static_cast<int64_t>(schedulers_.size()), "communicators"},
+      {"parallel.dp", options_.layout.replicas, layout_.replicas, schedulers_.size(), "schedulers"},
       {"parallel.ep", options_.layout.ep, placement.ep_size(), placement.ep_size(), kLayout},
       {"placement.version", options_.layout.placement ? options_.layout.placement->version : "auto", placement.version,
        placement.version, kLayout},
@@ -249,12 +348,11 @@ Status Engine::SealProof() {
                     {"hidden", model_.geometry.hidden},
                     {"vocab", model_.geometry.vocab},
                     {"placement", versions},
-                    {"requests", RequestsJson(requests_, worker_->log()->rows())},
+                    {"requests", RequestsJson(requests_)},
                     {"knobs", KnobsJson()},
                     {"claims", proof::ClaimsOf(options_.proof.level)}};
   files["run.json"] = proof::JsonText(run);
-  files["layout.json"] =
-      proof::JsonText(RecordedLayout(model_.geometry, layout_, rank_options_.group, requests_.size()));
+  files["layout.json"] = proof::JsonText(RecordedLayout(model_.geometry, layout_, rank_options_.group, requests_));
   TRY(proof::WriteFiles(options_.proof.dir, files));
   return proof::SealRunDir(options_.proof.dir);
 }

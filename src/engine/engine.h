@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -27,12 +28,12 @@ struct EngineOptions {
   kernels::Numerics numerics = kernels::Numerics::kExact;
   kernels::KernelOptions kernels;
   int64_t max_context = 0;       // tokens; 0: what the model was made for
-  int64_t max_sequences = 32;    // running at once
+  int64_t max_sequences = 32;    // running at once in each replica
   int64_t prefill_chunk = 512;   // tokens of one prompt in one step
   int64_t prefill_budget = 0;    // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
   double memory_fraction = 0.8;  // of the memory that the machine has available, for all ranks together
   int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most 2 max_sequences
-  int64_t kv_tokens = 0;         // capacity of the KV cache; 0: max_sequences times max_context, as memory allows
+  int64_t kv_tokens = 0;  // capacity of a replica's KV cache; 0: max_sequences times max_context, as memory allows
   cache::KvDtype kv_dtype = cache::KvDtype::kF32;
   bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
@@ -73,12 +74,13 @@ class Engine {
   /// Queues a request.  Errors: kCapacity with the numbers when it cannot fit.
   Status Submit(sched::Request request);
   /// Ends a sequence.
-  void Finish(SeqId id) { scheduler_.Finish(id); }
+  void Finish(SeqId id);
 
   /// Tokens of the sequence's prompt that were found in the prefix cache; it must exist.
-  int64_t CachedTokens(SeqId id) const { return scheduler_.Find(id)->cached_tokens; }
+  int64_t CachedTokens(SeqId id) const { return SequenceOf(id).cached_tokens; }
 
-  /// Runs one step, hands logits to `sink`, and moves the sequences on. False when there was nothing to do.
+  /// Runs one step of every replica that has something to do, hands logits to `sink`, replica after replica, and moves
+  /// the sequences on. False when there was nothing to do.
   /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
   ///          then at its end: every later call returns the same error.
   Result<bool> Step(const LogitsSink& sink);
@@ -91,29 +93,29 @@ class Engine {
   Status Watch();
 
   /// Whether the sequence has been given a place in the batch; it must exist.
-  bool Begun(SeqId id) const { return scheduler_.Find(id)->status != sched::SequenceStatus::kWaiting; }
+  bool Begun(SeqId id) const { return SequenceOf(id).status != sched::SequenceStatus::kWaiting; }
 
-  /// Tokens of the last step.
+  /// Tokens of the last step, of all replicas.
   int64_t step_tokens() const { return step_tokens_; }
 
   /// Asks for the hidden states after every block; read them inside the sink.
-  void KeepHidden() { keep_hidden_ = true; }
-  /// [layers][T, H] float32 of the current step.
-  std::span<const float> hidden() const { return hidden_; }
+  void KeepHidden() { joint_.hidden = true; }
+  /// Of the span that the sink is given, after block `layer`: [count, H] float32.
+  std::span<const float> Hidden(const sched::Span& span, size_t layer) const;
 
   const OpenedModel& model() const { return model_; }
   const plan::Layout& layout() const { return layout_; }
   const EngineTimes& times() const { return times_; }
   const plan::MemoryPlan& memory() const { return memory_; }
   const RankOptions& rank_options() const { return rank_options_; }
-  const sched::SchedulerLimits& limits() const { return scheduler_.limits(); }
-  sched::SchedulerCounts counts() const { return scheduler_.counts(); }
-  /// What rank 0 has recorded; null when nothing is.
-  const record::RunLog* log() const { return worker_->log(); }
+  /// Of every replica.
+  const sched::SchedulerLimits& limits() const { return schedulers_[0].limits(); }
+  /// Of all replicas together.
+  sched::SchedulerCounts counts() const;
   /// Rank 0's device, of the thread that started the engine.
   const device::Device& device() const { return worker_->device(); }
   /// Why ranks on GPUs exchange through the host; empty when they do not.
-  const std::string& detour() const { return worker_->comm().detour(); }
+  const std::string& detour() const { return worker_->stage().detour(); }
   /// The rows that rank 0 runs.
   const kernels::Kernels& kernels() const { return worker_->kernels(); }
   /// Whether a contribution saturated in a step so far.
@@ -121,22 +123,30 @@ class Engine {
 
  private:
   Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options);
+  Result<std::vector<comm::Group*>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
   Result<bool> RunStep(const LogitsSink& sink);
+  Status Compute();
+  Result<std::vector<sched::SampledToken>> Sample(size_t replica, const LogitsSink& sink);
   Status CheckRange() const;
-  void NoteRequest(const sched::Request& request);
+  void NoteRequest(const sched::Request& request, size_t replica);
+  void NoteStep(const sched::StepPlan& plan, const std::vector<sched::SampledToken>& sampled);
+  size_t ReplicaFor() const;
+  const sched::Sequence& SequenceOf(SeqId id) const;
   Json KnobsJson() const;
 
   const OpenedModel& model_;
   const EngineOptions options_;
   const plan::Layout layout_;
   const RankOptions rank_options_;
-  sched::Scheduler scheduler_;
-  std::unique_ptr<comm::Group> group_;
+  std::vector<sched::Scheduler> schedulers_;  // by replica
+  std::map<SeqId, size_t> replica_of_;        // of every sequence that has not been finished
+  std::unique_ptr<comm::Group> group_;        // of all ranks
   std::unique_ptr<Ranks> ranks_;
-  std::unique_ptr<RankWorker> worker_;  // rank 0's
-  std::vector<float> logits_, hidden_;
-  bool keep_hidden_ = false;
+  std::unique_ptr<RankWorker> worker_;               // rank 0's
+  JointStep joint_;                                  // the current step
+  std::vector<std::vector<float>> logits_, hidden_;  // by replica
+  size_t shown_ = 0;                                 // the replica whose logits the sink is given
   int64_t step_tokens_ = 0;
   std::optional<Error> failure_;           // of the step that failed
   std::vector<RecordedRequest> requests_;  // in order of submission, when they are recorded

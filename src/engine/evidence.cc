@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 #include "base/str.h"
 #include "engine/expert_digests.h"
@@ -24,12 +23,12 @@ const char* RouterKindName(plan::RouterKind kind) {
   return "sigmoid";
 }
 
-// [begin, end) of every rank.
+// [begin, end) of every rank of a stage; all stages are cut alike.
 template <class Range>
 Json Ranges(const plan::Layout& layout, const char* unit, const Range& range) {
   Json ranges = Json::array();
-  for (const plan::RankShard& shard : layout.shards) {
-    const auto [begin, end] = range(shard);
+  for (int64_t rank = 0; rank < layout.ranks; ++rank) {
+    const auto [begin, end] = range(layout.ShardOf(rank));
     ranges.push_back(Json::array({begin, end}));
   }
   return Json{{"unit", unit}, {"ranges", ranges}};
@@ -51,13 +50,13 @@ std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kerne
 
 ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout) {
   ExpertGroups groups;
-  groups.ep_rank.resize(static_cast<size_t>(layout.ranks), -1);
+  groups.ep_rank.resize(static_cast<size_t>(layout.world()), -1);
   if (geometry.moe.experts == 0) return groups;
   groups.placement = layout.placement ? *layout.placement : plan::Placement::Identity(geometry.moe.experts).value();
-  for (int64_t rank = 0; rank < layout.ranks; ++rank) {
-    const plan::ExpertShard& shard = layout.shards[static_cast<size_t>(rank)].experts;
-    // Experts that every rank holds come from rank 0 alone where the shared expert is a part of the sum.
-    const bool computes = layout.partial.experts || !layout.partial.shared || rank == 0;
+  for (int64_t rank = 0; rank < layout.world(); ++rank) {
+    const plan::ExpertShard& shard = layout.ShardOf(rank).experts;
+    // Experts that all ranks of a stage hold come from its first alone where the shared expert is a part of the sum.
+    const bool computes = layout.partial.experts || !layout.partial.shared || layout.At(rank).tp == 0;
     if (computes && shard.channels.real > 0 && !shard.slots.empty())
       groups.ep_rank[static_cast<size_t>(rank)] = shard.group;
   }
@@ -77,30 +76,34 @@ record::LogOptions LogOptionsOf(const plan::Geometry& geometry, const plan::Layo
 }
 
 Json RecordedLayout(const plan::Geometry& geometry, const plan::Layout& layout, const std::string& group,
-                    size_t requests) {
+                    const std::vector<RecordedRequest>& requests) {
   const ExpertGroups groups = GroupsOf(geometry, layout);
-  Json channels = Json::array();
-  for (const plan::RankShard& shard : layout.shards) {
-    const auto [begin, end] = RangeOf(shard.experts.channels);
+  Json channels = Json::array(), stages = Json::array(), replicas = Json::array();
+  for (int64_t rank = 0; rank < layout.world(); ++rank) {
+    const auto [begin, end] = RangeOf(layout.ShardOf(rank).experts.channels);
     channels.push_back(Json::array({begin, end}));
   }
-  const auto layers = static_cast<int64_t>(geometry.layers.size());
+  for (size_t pp = 0; pp < layout.stages.size(); ++pp) {
+    const plan::Stage& stage = layout.stages[pp];
+    stages.push_back({{"pp", pp}, {"layers", Json::array({Json::array({stage.begin, stage.end})})}});
+  }
+  for (const RecordedRequest& request : requests) replicas.push_back(request.replica);
   return {{"schema", "trivet.layout.v1"},
           {"group", group},
-          {"world", layout.ranks},
-          {"rank_order", Json::array({"tp", "cp", "dp", "pp"})},
+          {"world", layout.world()},
+          {"rank_order", Json::array({"tp", "cp", "pp", "dp"})},
           {"sizes",
            {{"tp", layout.ranks},
             {"cp", 1},
-            {"dp", 1},
-            {"pp", 1},
+            {"dp", layout.replicas},
+            {"pp", layout.stages.size()},
             {"ep", std::max<int64_t>(1, groups.placement.ep_size())}}},
           {"sp", false},
           {"cp_layout", "contiguous"},
           {"split_order", Json::array({"cp", "sp"})},
           {"expert_group_over", Json::array({"tp"})},
-          {"stages", Json::array({Json{{"pp", 0}, {"layers", Json::array({Json::array({0, layers})})}}})},
-          {"dp_assignment", {{"mode", "recorded"}, {"requests", std::vector<int64_t>(requests)}}},
+          {"stages", stages},
+          {"dp_assignment", {{"mode", "recorded"}, {"requests", replicas}}},
           {"experts", {{"width", geometry.moe.width}, {"ep_rank", groups.ep_rank}, {"channels", channels}}},
           {"plan", plan::LayoutJson(layout)}};
 }
@@ -170,19 +173,13 @@ Json RouterJson(const plan::Geometry& geometry) {
           {"gate", {{"sharded", false}, {"hidden", geometry.hidden}, {"experts", geometry.moe.experts}}}};
 }
 
-Json RequestsJson(const std::vector<RecordedRequest>& requests, const std::vector<record::RowRecord>& rows) {
-  std::map<int64_t, int64_t> computed;
-  for (const record::RowRecord& row : rows) {
-    int64_t& most = computed[record::RequestOf(row.token)];
-    most = std::max(most, record::PositionOf(row.token) + 1);
-  }
+Json RequestsJson(const std::vector<RecordedRequest>& requests) {
   Json list = Json::array();
   for (const RecordedRequest& request : requests) {
-    const auto ordinal = static_cast<int64_t>(request.id);
-    list.push_back({{"request", ordinal},
+    list.push_back({{"request", static_cast<int64_t>(request.id)},
                     {"prompt", request.prompt},
                     {"sampled", request.sampled},
-                    {"computed", computed[ordinal]},
+                    {"computed", request.computed},
                     {"logits_from", request.logits_from}});
   }
   return list;

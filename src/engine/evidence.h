@@ -37,7 +37,7 @@ std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kerne
 /// How experts are spread over the ranks of a layout. Where every rank holds all of them, there is one group.
 struct ExpertGroups {
   plan::Placement placement;     // no experts: empty
-  std::vector<int64_t> ep_rank;  // of every rank; -1: it computes no experts
+  std::vector<int64_t> ep_rank;  // of every rank of the world; -1: it computes no experts
 };
 /// The groups that a layout carries out.
 ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout);
@@ -46,12 +46,7 @@ ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout
 record::LogOptions LogOptionsOf(const plan::Geometry& geometry, const plan::Layout& layout, const ProofOptions& options,
                                 const std::string& contract);
 
-/// The layout as a verifier reads it: sizes and order of dimensions, stages, who holds which experts and channels.
-///   requests  of the run, all of which the ranks compute together
-Json RecordedLayout(const plan::Geometry& geometry, const plan::Layout& layout, const std::string& group,
-                    size_t requests);
-
-/// Which units of the axis summed at a site each rank holds; null where there are none.
+/// Which units of the axis summed at a site each rank of a stage holds; null where there are none.
 Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record::Site site, int64_t layer);
 
 /// One setting: as it was asked for, as it was planned, and as the running objects have it.
@@ -68,6 +63,8 @@ struct RecordedRequest {
   SeqId id{};
   std::vector<TokenId> prompt, sampled;
   int64_t logits_from = 0;  // first position whose logits are produced
+  int64_t computed = 0;     // positions that steps have computed, from 0 on
+  int64_t replica = 0;      // that computes them
 };
 
 /// Identity of model, tokenizer and arithmetic. Reads all weights.
@@ -78,6 +75,11 @@ Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract)
 Json RouterJson(const plan::Geometry& geometry);
 
 /// The requests, with the positions that were computed of each.
-Json RequestsJson(const std::vector<RecordedRequest>& requests, const std::vector<record::RowRecord>& rows);
+Json RequestsJson(const std::vector<RecordedRequest>& requests);
+
+/// The layout as a verifier reads it: sizes and order of dimensions, stages, who holds which experts and channels, and
+/// which replica had which request.
+Json RecordedLayout(const plan::Geometry& geometry, const plan::Layout& layout, const std::string& group,
+                    const std::vector<RecordedRequest>& requests);
 
 }  // namespace trivet::engine

@@ -109,7 +109,8 @@ Result<Json> ExpertDigests(const OpenedModel& model, const ExpertPlace& place, c
   const plan::ShardMap whole = plan::MakeShardMap(geometry, one, 0, model.names);
   int64_t index = 0;  // of all experts of all layers, which ranks take in turns
   for (const int64_t layer : MoeLayers(geometry)) {
-    for (size_t slot = 0; slot < shard.slots.size(); ++slot) {
+    const bool held = layer >= place.shard.stage.begin && layer < place.shard.stage.end;
+    for (size_t slot = 0; held && slot < shard.slots.size(); ++slot) {
       const int64_t logical = shard.slots[slot];
       if (logical < 0) continue;
       const Digest digest =

@@ -53,14 +53,14 @@ Status CheckOptions(const EngineOptions& options, int64_t longest) {
 
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
 
-// Fills in what memory decides. All ranks are on one machine, so their sums count.
+// Fills in what memory decides, the same for every replica. All ranks are on one machine, so their sums count.
 class Sizing {
  public:
   Sizing(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options, EngineSizes* sizes)
       : options_(options), limits_(sizes->limits), memory_(sizes->memory) {
-    for (const plan::RankShard& shard : layout.shards) {
-      units_.push_back(
-          cache::UnitsOf(geometry, shard, {0, 0, limits_.prefill_chunk, limits_.max_context, options.kv_dtype}));
+    for (int64_t rank = 0; rank < layout.world(); ++rank) {
+      units_.push_back(cache::UnitsOf(geometry, layout.ShardOf(rank),
+                                      {0, 0, limits_.prefill_chunk, limits_.max_context, options.kv_dtype}));
       page_ += units_.back().page;
       slot_ += units_.back().slot;
     }
@@ -189,12 +189,17 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
   sizes.memory.source = options.backend == Backend::kCpu ? "machine" : "GPUs";
   sizes.memory.available = available;
   sizes.memory.budget = static_cast<int64_t>(static_cast<double>(available) * options.memory_fraction);
-  for (size_t r = 0; r < layout.shards.size(); ++r) {
+  sizes.memory.replicas = layout.replicas;
+  const int64_t logits = limits.max_logits_rows * geometry.vocab * static_cast<int64_t>(sizeof(float));
+  for (int64_t rank = 0; rank < layout.world(); ++rank) {
+    const plan::RankShard& shard = layout.ShardOf(rank);
     plan::RankMemory memory;
-    memory.weights = cost.ranks[r].weight_bytes;
-    memory.scratch = model::Model::WorkspaceBytes(geometry, layout.shards[r], StepSizeOf(limits));
+    memory.weights = cost.ranks[static_cast<size_t>(rank) % cost.ranks.size()].weight_bytes;
+    memory.scratch = model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(limits));
     if (options.backend != Backend::kCpu) memory.scratch += comm::PeerTransport::Bytes(layout.ranks);
-    if (r == 0) memory.scratch += limits.max_logits_rows * geometry.vocab * static_cast<int64_t>(sizeof(float));
+    // Rank 0 has the logits of all replicas, and of a replica the first rank of the last stage.
+    const bool gathers = shard.stage.last && layout.At(rank).tp == 0;
+    memory.scratch += rank == 0 ? layout.replicas * logits : gathers ? logits : 0;
     sizes.memory.ranks.push_back(memory);
   }
   Sizing sizing(geometry, layout, options, &sizes);

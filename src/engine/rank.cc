@@ -46,64 +46,131 @@ kernels::Target TargetOf(const device::Device& device) {
 }
 
 RankWorker::RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options,
-                       comm::Communicator comm)
-    : options_(options), comm_(std::move(comm)), pool_(options.threads), opened_(model), layout_(layout) {}
+                       RankComms comms)
+    : options_(options),
+      comms_(std::move(comms)),
+      pool_(options.threads),
+      opened_(model),
+      layout_(layout),
+      place_(layout.At(comms_.world.rank())),
+      shard_(layout.ShardOf(comms_.world.rank())) {}
 
 Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, const plan::Layout& layout,
-                                                     const RankOptions& options, comm::Communicator comm,
+                                                     const RankOptions& options, RankComms comms,
                                                      const LoadProgress& progress) {
-  std::unique_ptr<RankWorker> worker(new RankWorker(model, layout, options, std::move(comm)));
+  std::unique_ptr<RankWorker> worker(new RankWorker(model, layout, options, std::move(comms)));
   TRY(worker->Prepare(progress));
   return worker;
 }
 
 Status RankWorker::Prepare(const LoadProgress& progress) {
-  const int64_t rank = comm_.rank();
+  comm::Communicator& world = comms_.world;
+  const int64_t rank = world.rank();
   const plan::Geometry& geometry = opened_.geometry;
-  const plan::RankShard& shard = layout_.shards[static_cast<size_t>(rank)];
   const sched::SchedulerLimits& limits = options_.limits;
   TRY_ASSIGN(device_, device::Device::Open(options_.backend, rank));
   TRY_ASSIGN(kernels_, kernels::SelectKernels(TargetOf(device_), options_.kernels));
-  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard, StepSizeOf(limits)));
+  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard_, StepSizeOf(limits)));
   TRY_ASSIGN(device::Buffer scratch,
-             device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(limits)),
+             device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard_, StepSizeOf(limits)),
                                   "scratch memory"));
   workspace_ = device::Workspace(std::move(scratch));
-  TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard,
+  TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard_,
                                           {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
                                            limits.max_context, options_.kv_dtype}));
   const plan::ShardMap map = plan::MakeShardMap(geometry, layout_, rank, opened_.names);
   // Others judge this rank by its progress, and their end is its end.
-  const auto check = [this]() -> Status {
-    comm_.tick()->fetch_add(1, std::memory_order_relaxed);
-    if (!comm_.aborted()) return {};
+  const auto check = [&world]() -> Status {
+    world.tick()->fetch_add(1, std::memory_order_relaxed);
+    if (!world.aborted()) return {};
     return MakeError(Code::kPeer,
-                     fmt::format("rank {}: expected all ranks to load, found that one failed", comm_.rank()));
+                     fmt::format("rank {}: expected all ranks to load, found that one failed", world.rank()));
   };
   TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, {device_, &pool_}, progress, check));
   if (options_.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
   if (options_.fault.Hits(comm::FaultKind::kWrongSlot, rank)) SwapExperts(options_.fault.site, &tensors);
-  TRY_ASSIGN(model::Weights weights, model::Weights::Bind(device_, geometry, shard, std::move(tensors)));
+  TRY_ASSIGN(model::Weights weights, model::Weights::Bind(device_, geometry, shard_, std::move(tensors)));
   if (options_.proof.on()) {
     log_ = std::make_unique<record::RunLog>(LogOptionsOf(geometry, layout_, options_.proof, Contract()));
   }
-  const model::Runtime runtime{geometry, layout_, shard, kernels_,   options_.numerics, device_,
-                               tables_,  comm_,   pool_, workspace_, caches_,           log_.get()};
+  const int64_t before = shard_.stage.first() ? rank : rank - layout_.ranks;
+  const int64_t after = shard_.stage.last ? rank : rank + layout_.ranks;
+  const model::Runtime runtime{geometry,  layout_,           shard_,
+                               kernels_,  options_.numerics, device_,
+                               tables_,   comms_.stage,      {world, before, after},
+                               pool_,     workspace_,        caches_,
+                               log_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
-  return comm_.Connect(device_, options_.transport);
+  return comms_.stage.Connect(device_, options_.transport);
 }
 
-Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput& output) {
-  const int64_t step = steps_++;
-  if (step == options_.fault.step) {
-    if (options_.fault.Hits(comm::FaultKind::kDie, comm_.rank())) {
-      return MakeError(Code::kPeer, fmt::format("rank {}: expected to run, found a planted fault; restart without "
-                                                "--fault",
-                                                comm_.rank()));
-    }
-    // Shows no progress until the others have given it up.
-    while (options_.fault.Hits(comm::FaultKind::kHang, comm_.rank()) && !comm_.aborted()) ::usleep(1000);
+// The planted mistakes of a whole rank.
+Status RankWorker::CommitFault(int64_t step) {
+  const int64_t rank = comms_.world.rank();
+  if (step != options_.fault.step) return {};
+  if (options_.fault.Hits(comm::FaultKind::kDie, rank)) {
+    return MakeError(Code::kPeer, fmt::format("rank {}: expected to run, found a planted fault; restart without "
+                                              "--fault",
+                                              rank));
   }
+  // Shows no progress until the others have given it up.
+  while (options_.fault.Hits(comm::FaultKind::kHang, rank) && !comms_.world.aborted()) ::usleep(1000);
+  return {};
+}
+
+Status RankWorker::RunStep(const JointStep& step, std::span<const model::StepOutput> outputs) {
+  CHECK(static_cast<int64_t>(step.plans.size()) == layout_.replicas);
+  TRY(CommitFault(steps_++));
+  const sched::StepPlan& plan = step.plans[static_cast<size_t>(place_.dp)];
+  const model::StepOutput own = OwnOutput(step, outputs);
+  if (!plan.spans.empty()) TRY(Compute(plan, own));
+  return Collect(step, outputs, own);
+}
+
+// Where this rank writes: at once to where rank 0 wants it when it is that one.
+model::StepOutput RankWorker::OwnOutput(const JointStep& step, std::span<const model::StepOutput> outputs) {
+  if (place_.tp != 0) return {};
+  const sched::StepPlan& plan = step.plans[static_cast<size_t>(place_.dp)];
+  const size_t logits = shard_.stage.last ? static_cast<size_t>(plan.logits_rows * opened_.geometry.vocab) : 0;
+  const size_t hidden =
+      step.hidden ? plan.tokens.size() * static_cast<size_t>(shard_.stage.layers() * opened_.geometry.hidden) : 0;
+  if (!outputs.empty()) return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden)};
+  logits_.resize(logits);
+  hidden_.resize(hidden);
+  return {logits_, hidden_};
+}
+
+// Brings what the stages of all replicas have to rank 0, replica after replica.
+Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOutput> outputs,
+                           const model::StepOutput& own) {
+  const int64_t last = static_cast<int64_t>(layout_.stages.size()) - 1;
+  for (size_t d = 0; d < step.plans.size(); ++d) {
+    const auto replica = static_cast<int64_t>(d);
+    const sched::StepPlan& plan = step.plans[d];
+    const std::span<float> logits = outputs.empty() ? own.logits : outputs[d].logits;
+    TRY(comms_.world.Hand(layout_.RankAt({0, last, replica}), 0, logits));
+    if (step.hidden) {
+      const std::span<float> all = outputs.empty() ? std::span<float>() : outputs[d].hidden;
+      TRY(CollectHidden(replica, static_cast<int64_t>(plan.tokens.size()), all, own.hidden));
+    }
+    if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(plan), logits);
+  }
+  return {};
+}
+
+Status RankWorker::CollectHidden(int64_t replica, int64_t tokens, std::span<float> all, std::span<float> own) {
+  for (size_t s = 0; s < layout_.stages.size(); ++s) {
+    const plan::Stage& stage = layout_.stages[s];
+    const auto layer = static_cast<size_t>(tokens * opened_.geometry.hidden);
+    const std::span<float> part = all.empty() ? own
+                                              : all.subspan(static_cast<size_t>(stage.begin) * layer,
+                                                            static_cast<size_t>(stage.layers()) * layer);
+    TRY(comms_.world.Hand(layout_.RankAt({0, static_cast<int64_t>(s), replica}), 0, part));
+  }
+  return {};
+}
+
+Status RankWorker::Compute(const sched::StepPlan& plan, const model::StepOutput& output) {
   std::vector<kernels::TokenSpan> spans;
   std::vector<int32_t> rows;
   for (const sched::Span& span : plan.spans) {
@@ -117,50 +184,60 @@ Status RankWorker::RunStep(const sched::StepPlan& plan, const model::StepOutput&
   return {};
 }
 
+// The tokens of a step's rows of logits; kPadding for those that are not to be recorded.
+std::vector<int64_t> RankWorker::LogitsTokens(const sched::StepPlan& plan) const {
+  std::vector<int64_t> tokens;
+  const std::vector<int64_t>& from = options_.proof.logits_from;
+  for (const sched::Span& span : plan.spans) {
+    const auto request = static_cast<int64_t>(span.seq);
+    const int64_t first = static_cast<size_t>(request) < from.size() ? from[static_cast<size_t>(request)] : 0;
+    for (int64_t position = span.start + span.count - span.logits_count; position < span.start + span.count;
+         ++position) {
+      tokens.push_back(position >= first ? record::GlobalToken(request, position) : record::kPadding);
+    }
+  }
+  return tokens;
+}
+
 // Names the rows of a step by their tokens, which no schedule changes.
 void RankWorker::BeginLog(const sched::StepPlan& plan) {
   if (log_ == nullptr) return;
   std::vector<record::RowRecord> rows(plan.tokens.size());
-  std::vector<int64_t> logits_rows;
   for (const sched::Span& span : plan.spans) {
-    const auto request = static_cast<int64_t>(span.seq);
-    const auto& from = options_.proof.logits_from;
-    const int64_t first = static_cast<size_t>(request) < from.size() ? from[static_cast<size_t>(request)] : 0;
     for (int32_t i = 0; i < span.count; ++i) {
       const auto row = static_cast<size_t>(span.token_begin + i);
-      const int64_t position = span.start + i, token = record::GlobalToken(request, position);
+      const int64_t token = record::GlobalToken(static_cast<int64_t>(span.seq), span.start + i);
       rows[row] = {token, static_cast<uint32_t>(plan.step), static_cast<uint32_t>(row), plan.tokens[row], 0};
-      if (i < span.count - span.logits_count) continue;
-      logits_rows.push_back(position >= first ? token : record::kPadding);
     }
   }
-  log_->BeginStep(std::move(rows), std::move(logits_rows));
+  log_->BeginStep(std::move(rows), LogitsTokens(plan));
 }
 
 Json RankWorker::Environment() const {
   return {{"schema", "trivet.rank.v1"},
           {"group", options_.group},
-          {"rank", comm_.rank()},
-          {"ranks", comm_.size()},
+          {"rank", comms_.world.rank()},
+          {"ranks", comms_.world.size()},
           {"backend", BackendName(device_.backend())},
           {"device", device_.name()},
           {"threads", pool_.size()},
           {"kernels", kernels_.Names()},
-          {"range_flags", comm_.AnyReport()}};
+          {"range_flags", comms_.world.AnyReport()}};
 }
 
 Status RankWorker::WriteEvidence() {
-  if (comm_.rank() == 0) {
-    const Result<std::vector<std::byte>> sent = comm_.Broadcast(std::span(&kSeal, 1), true);
+  comm::Communicator& world = comms_.world;
+  if (world.rank() == 0) {
+    const Result<std::vector<std::byte>> sent = world.Broadcast(std::span(&kSeal, 1), true);
     if (!sent.ok()) return sent.error();
   }
   log_->Sort();
   proof::RankFacts facts;
-  facts.rank = comm_.rank();
+  facts.rank = world.rank();
+  for (int64_t tp = 0; tp < layout_.ranks; ++tp) facts.group.push_back(layout_.RankAt({tp, place_.pp, place_.dp}));
   facts.env = Environment();
-  const plan::RankShard& shard = layout_.shards[static_cast<size_t>(comm_.rank())];
   TRY_ASSIGN(facts.weights,
-             ExpertDigests(opened_, {comm_.rank(), comm_.size(), shard}, model_->weights().tensors, device_, &pool_));
+             ExpertDigests(opened_, {world.rank(), world.size(), shard_}, model_->weights().tensors, device_, &pool_));
   facts.weights["resident_bytes"] = weight_bytes();
   facts.owners = [this](record::Site site, int64_t layer) { return OwnersOf(opened_.geometry, layout_, site, layer); };
   const proof::RankRun recorded = proof::RankRunOf(*log_, facts);
@@ -168,30 +245,30 @@ Status RankWorker::WriteEvidence() {
   if (facts.rank == 0 && options_.proof.level >= record::Level::kRows) {
     TRY(proof::WriteFiles(options_.proof.dir, {{"logits.bin", proof::EncodeLogits(log_->logits())}}));
   }
-  return comm_.Barrier(true);
+  return world.Barrier(true);
 }
 
-Status RankWorker::Announce(const sched::StepPlan* plan) {
-  std::vector<std::byte> message{plan == nullptr ? kStop : kStep};
-  if (plan != nullptr) {
-    const std::vector<std::byte> bytes = plan->Serialize();
+Status RankWorker::Announce(const JointStep* step) {
+  std::vector<std::byte> message{step == nullptr ? kStop : kStep};
+  if (step != nullptr) {
+    const std::vector<std::byte> bytes = step->Serialize();
     message.insert(message.end(), bytes.begin(), bytes.end());
   }
-  const Result<std::vector<std::byte>> sent = comm_.Broadcast(message, true);
+  const Result<std::vector<std::byte>> sent = comms_.world.Broadcast(message, true);
   if (!sent.ok()) return sent.error();
-  return plan == nullptr ? comm_.Close() : Status();
+  return step == nullptr ? comms_.stage.Close() : Status();
 }
 
 Status RankWorker::Serve() {
   while (true) {
-    TRY_ASSIGN(const std::vector<std::byte> message, comm_.Broadcast({}, true));
-    if (message.empty() || message[0] == kStop) return comm_.Close();
+    TRY_ASSIGN(const std::vector<std::byte> message, comms_.world.Broadcast({}, true));
+    if (message.empty() || message[0] == kStop) return comms_.stage.Close();
     if (message[0] == kSeal) {
       TRY(WriteEvidence());
       continue;
     }
-    TRY_ASSIGN(const sched::StepPlan plan, sched::StepPlan::Deserialize(std::span(message).subspan(1)));
-    TRY(RunStep(plan, {}));
+    TRY_ASSIGN(const JointStep step, JointStep::Deserialize(std::span(message).subspan(1)));
+    TRY(RunStep(step, {}));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "cache/caches.h"
 #include "comm/communicator.h"
 #include "engine/evidence.h"
+#include "engine/joint_step.h"
 #include "engine/load.h"
 #include "engine/open_model.h"
 #include "kernels/registry.h"
@@ -37,6 +38,12 @@ struct RankOptions {
   std::string group;  // the run's name, for what it records
 };
 
+/// A rank's ends of its groups.
+struct RankComms {
+  comm::Communicator world;  // all ranks
+  comm::Communicator stage;  // those that cut its layers between them
+};
+
 /// The largest step within `limits`.
 model::StepSize StepSizeOf(const sched::SchedulerLimits& limits);
 
@@ -50,31 +57,34 @@ class RankWorker {
   ///   progress  may be empty
   /// Errors:  those of loading; kCapacity.
   static Result<std::unique_ptr<RankWorker>> Make(const OpenedModel& model, const plan::Layout& layout,
-                                                  const RankOptions& options, comm::Communicator comm,
+                                                  const RankOptions& options, RankComms comms,
                                                   const LoadProgress& progress);
 
-  /// Runs one step.
-  ///   output  see model::StepOutput
+  /// Runs its replica's part of a step, and brings what all replicas computed to rank 0.
+  ///   outputs  rank 0: by replica, [L, V] and where hidden states are wanted [layers][T, H]; others: empty
   /// Ranks:   collective.
   /// Errors:  kPeer.
-  Status RunStep(const sched::StepPlan& plan, const model::StepOutput& output);
+  Status RunStep(const JointStep& step, std::span<const model::StepOutput> outputs);
 
   /// Ranks other than 0: runs the steps that rank 0 broadcasts until it says stop.  Errors: kPeer.
   Status Serve();
 
   /// Rank 0: tells the others what comes, a step or, with null, the end.  Errors: kPeer.
-  Status Announce(const sched::StepPlan* plan);
+  Status Announce(const JointStep* step);
 
   /// Writes what this rank recorded into the run's folder. Rank 0 makes the others do the same.
   /// Ranks:   collective.
   /// Errors:  kIo; those of loading, since experts are read once more; kPeer.
   Status WriteEvidence();
 
-  comm::Communicator& comm() { return comm_; }
+  /// Of all ranks.
+  comm::Communicator& world() { return comms_.world; }
+  /// Of the ranks of its stage.
+  comm::Communicator& stage() { return comms_.stage; }
   /// What this rank has recorded; null when nothing is.
   const record::RunLog* log() const { return log_.get(); }
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
-  uint32_t range_flags() const { return comm_.AnyReport(); }
+  uint32_t range_flags() const { return comms_.world.AnyReport(); }
   int64_t weight_bytes() const { return model_->weights().bytes(); }
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
@@ -84,13 +94,19 @@ class RankWorker {
   const device::Device& device() const { return device_; }
 
  private:
-  RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options, comm::Communicator comm);
+  RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options, RankComms comms);
   Status Prepare(const LoadProgress& progress);
+  Status CommitFault(int64_t step);
+  model::StepOutput OwnOutput(const JointStep& step, std::span<const model::StepOutput> outputs);
+  Status Compute(const sched::StepPlan& plan, const model::StepOutput& output);
+  Status Collect(const JointStep& step, std::span<const model::StepOutput> outputs, const model::StepOutput& own);
+  Status CollectHidden(int64_t replica, int64_t tokens, std::span<float> all, std::span<float> own);
+  std::vector<int64_t> LogitsTokens(const sched::StepPlan& plan) const;
   void BeginLog(const sched::StepPlan& plan);
   Json Environment() const;
 
   const RankOptions options_;
-  comm::Communicator comm_;
+  RankComms comms_;
   ThreadPool pool_;
   device::Device device_;
   kernels::Kernels kernels_;
@@ -100,7 +116,10 @@ class RankWorker {
   std::unique_ptr<record::RunLog> log_;
   const OpenedModel& opened_;
   const plan::Layout& layout_;
+  const plan::RankPlace place_;
+  const plan::RankShard& shard_;
   std::unique_ptr<model::Model> model_;
+  std::vector<float> logits_, hidden_;  // on their way to rank 0
   int64_t steps_ = 0;
 };
 

@@ -9,13 +9,11 @@ namespace {
 
 // Appends the hidden states of one span, [count, H] of every layer.
 void TakeHidden(const Engine& engine, const sched::Span& span, ScoredSequence* out) {
-  const int64_t hidden = engine.model().geometry.hidden;
   const auto layers = engine.model().geometry.layers.size();
   out->hidden.resize(layers);
   for (size_t layer = 0; layer < layers; ++layer) {
-    const auto at =
-        engine.hidden().begin() + (static_cast<int64_t>(layer) * engine.step_tokens() + span.token_begin) * hidden;
-    out->hidden[layer].insert(out->hidden[layer].end(), at, at + span.count * hidden);
+    const std::span<const float> rows = engine.Hidden(span, layer);
+    out->hidden[layer].insert(out->hidden[layer].end(), rows.begin(), rows.end());
   }
 }
 

@@ -61,7 +61,7 @@ Result<std::vector<Piece>> Answers::Read(int64_t wait_us) {
 
 Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens)
     : engine_(engine), generator_(engine, tokenizer, std::move(end_tokens)) {
-  totals_.pages = engine->limits().pages;
+  totals_.pages = engine->limits().pages * engine->layout().replicas;
   totals_.memory = engine->memory();
   Publish();
 }

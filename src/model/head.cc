@@ -23,10 +23,9 @@ void Head(const Runtime& runtime, const Weights& weights, const StepView& step, 
 
 Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits) {
   if (rows == 0) return {};
-  // Pads of the vocabulary end here: only real columns are handed on. A replicated head is rank 0's to hand on.
+  // Pads of the vocabulary end here: only real columns are handed on. A replicated head is the first rank's to hand on.
   const plan::VocabShard& vocab = runtime.shard.vocab;
   const bool mine = runtime.layout.partial.vocab || runtime.comm.rank() == 0;
-  runtime.ReportFlags();
   TRY(runtime.comm.GatherColumns({local.data(), vocab.rows, mine ? vocab.real : 0, vocab.begin}, rows,
                                  runtime.geometry.vocab, logits));
   runtime.LogCollective(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()), true);

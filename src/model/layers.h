@@ -77,8 +77,8 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
 void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
           std::span<float> local);
 
-/// Brings the logits of all ranks together on rank 0, pads left out.
-///   local   [rows, V_local];  logits: rank 0: [rows, V]; others: empty
+/// Brings the logits of all ranks of a stage together on its first, pads left out.
+///   local   [rows, V_local];  logits: first rank: [rows, V]; others: empty
 /// Ranks:   collective.  Errors: kPeer.
 Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits);
 

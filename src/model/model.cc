@@ -13,8 +13,11 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);  // [T, H]
   const std::span<float> local = runtime_.workspace.Take<float>(step.rows * runtime_.shard.vocab.rows);
   runtime_.comm.BeginStep();
+  TRY(runtime_.pipeline.Receive(x));
   const auto compute = [&] { return Compute(step, x, output.hidden, local); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
+  if (step.rows > 0) runtime_.ReportFlags();
+  if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(x);
   return GatherLogits(runtime_, step.rows, local, output.logits);
 }
 
@@ -39,20 +42,20 @@ Status Model::Repeat(const StepView& step, const std::function<Status()>& comput
 }
 
 Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local) {
-  TRY(Embed(runtime_, weights_.embed, step, x));
-  for (size_t layer = 0; layer < weights_.layers.size(); ++layer) {
-    TRY(Block(static_cast<int64_t>(layer), step, x));
+  const plan::Stage& stage = runtime_.shard.stage;
+  if (stage.first()) TRY(Embed(runtime_, weights_.embed, step, x));
+  for (size_t i = 0; i < weights_.layers.size(); ++i) {
+    TRY(Block(stage.begin + static_cast<int64_t>(i), weights_.layers[i], step, x));
     if (!hidden.empty()) {
-      runtime_.device.Download(hidden.data() + layer * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
+      runtime_.device.Download(hidden.data() + i * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
     }
   }
-  Head(runtime_, weights_, step, x, local);
+  if (stage.last) Head(runtime_, weights_, step, x, local);
   return {};
 }
 
-Status Model::Block(int64_t layer, const StepView& step, std::span<float> x) {
+Status Model::Block(int64_t layer, const LayerWeights& w, const StepView& step, std::span<float> x) {
   const device::Workspace::Frame frame(&runtime_.workspace);
-  const LayerWeights& w = weights_.layers[static_cast<size_t>(layer)];
   const plan::LayerGeometry& kind = runtime_.geometry.layers[static_cast<size_t>(layer)];
   const plan::Partials& partial = runtime_.layout.partial;
   const int64_t tokens = step.tokens;

@@ -18,8 +18,8 @@ namespace trivet::model {
 
 /// What a step leaves behind besides caches.
 struct StepOutput {
-  std::span<float> logits;  // rank 0: [L, V] float32, true vocabulary; other ranks: empty
-  std::span<float> hidden;  // [layers][T, H] float32 after every block, or empty when nobody asked
+  std::span<float> logits;  // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
+  std::span<float> hidden;  // [the stage's layers][T, H] float32 after every block, or empty when nobody asked
 };
 
 /// A model's shard, immutable after binding.
@@ -27,8 +27,8 @@ class Model {
  public:
   Model(const Runtime& runtime, Weights weights) : runtime_(runtime), weights_(std::move(weights)) {}
 
-  /// Computes one step: T tokens in, L rows of logits out; caches move on.
-  /// Ranks:   collective.
+  /// Computes the stage's layers of one step: T tokens in, L rows of logits out of the last stage; caches move on.
+  /// Ranks:   collective over a stage; stages hand on their rows.
   /// Errors:  kPeer.
   Status Forward(const StepTokens& tokens, const StepOutput& output);
 
@@ -47,7 +47,7 @@ class Model {
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
-  Status Block(int64_t layer, const StepView& step, std::span<float> x);
+  Status Block(int64_t layer, const LayerWeights& w, const StepView& step, std::span<float> x);
 
   const Runtime runtime_;
   const Weights weights_;

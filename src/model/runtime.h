@@ -48,6 +48,18 @@ struct NormWeight {
   double offset = 0;
 };
 
+/// Where the rows that a stage computes come from and go to.
+struct Pipeline {
+  comm::Communicator& world;
+  int64_t before = 0;  // rank of the world; this one itself in the first stage
+  int64_t after = 0;   // and in the last one
+
+  /// Waits for the rows of the stage before.  Errors: kPeer.
+  Status Receive(std::span<float> x) const { return world.Hand(before, world.rank(), x); }
+  /// Hands them to the stage behind.  Errors: kPeer.
+  Status Send(std::span<float> x) const { return world.Hand(world.rank(), after, x); }
+};
+
 /// The surroundings of one rank's forward pass. References outlive it.
 struct Runtime {
   const plan::Geometry& geometry;
@@ -57,7 +69,8 @@ struct Runtime {
   const kernels::Numerics numerics;
   const device::Device& device;
   const Tables& tables;
-  comm::Communicator& comm;
+  comm::Communicator& comm;  // of the ranks of the stage
+  const Pipeline pipeline;
   ThreadPool& pool;
   device::Workspace& workspace;
   cache::Caches& caches;

@@ -140,11 +140,12 @@ Result<Weights> Weights::Bind(const device::Device& device, const plan::Geometry
   weights.embed = bind.AMatrix("embed");
   weights.head = geometry.tied_head ? weights.embed : bind.AMatrix("head");
   weights.final_norm = bind.AVector("final_norm");
-  CHECK(weights.final_norm != nullptr);
+  CHECK(weights.final_norm != nullptr || !shard.stage.last);
   int64_t seen[2] = {};  // layers so far, with pages and with states
-  for (size_t i = 0; i < geometry.layers.size(); ++i) {
-    TRY_ASSIGN(LayerWeights layer, BindLayer(bind, geometry, shard, i));
-    layer.index = seen[plan::HasKv(geometry.layers[i].mixer) ? 0 : 1]++;
+  for (int64_t i = shard.stage.begin; i < shard.stage.end; ++i) {
+    const auto at = static_cast<size_t>(i);
+    TRY_ASSIGN(LayerWeights layer, BindLayer(bind, geometry, shard, at));
+    layer.index = seen[plan::HasKv(geometry.layers[at].mixer) ? 0 : 1]++;
     weights.layers.push_back(std::move(layer));
   }
   return weights;

@@ -121,7 +121,7 @@ struct MoeWeights {
 
 /// Weights of one block; parts that its kind of layer does not have are empty.
 struct LayerWeights {
-  int64_t index = 0;                    // number of the layer among those with the same mixer: its place in the caches
+  int64_t index = 0;                    // number among the stage's layers with the same mixer: its place in the caches
   const float* input_norm = nullptr;    // [H]
   const float* post_norm = nullptr;     // [H]
   const float* mixer_norm = nullptr;    // [H] of the mixer's output, or null
@@ -136,10 +136,10 @@ struct LayerWeights {
 /// All weights of one rank. Views point into `tensors`, which it owns.
 struct Weights {
   LoadedTensors tensors;
-  Matrix embed;  // [V_local, H]
-  Matrix head;   // the same as embed when the head is tied
+  Matrix embed;  // [V_local, H], of the first stage
+  Matrix head;   // of the last stage; the same as embed when the head is tied
   const float* final_norm = nullptr;
-  std::vector<LayerWeights> layers;
+  std::vector<LayerWeights> layers;    // of the rank's stage
   std::vector<device::Buffer> tables;  // what binding adds: arrays of matrices, and biases side by side
 
   /// Binds every tensor of the rank's shard map, all of them on `device`.  A tensor that is missing here is a bug:

@@ -17,9 +17,10 @@ struct LayerCounts {
   int64_t attention = 0, delta_net = 0, mlp = 0, moe = 0;
 };
 
-LayerCounts CountLayers(const Geometry& geometry) {
+LayerCounts CountLayers(const Geometry& geometry, const Stage& stage) {
   LayerCounts counts;
-  for (const LayerGeometry& layer : geometry.layers) {
+  for (int64_t i = stage.begin; i < stage.end; ++i) {
+    const LayerGeometry& layer = geometry.layers[static_cast<size_t>(i)];
     (HasKv(layer.mixer) ? counts.attention : counts.delta_net) += 1;
     (layer.channel_mixer == ChannelMixer::kMlp ? counts.mlp : counts.moe) += 1;
   }
@@ -32,56 +33,66 @@ struct RankBytes {
   double step = 0;
 };
 
-// What no cut changes, of all layers together, and the final norm.
-double ReplicatedModelBytes(const Geometry& geometry, const ElementBytes& bytes) {
-  double total = static_cast<double>(geometry.hidden * 4);
-  for (const LayerGeometry& layer : geometry.layers) total += ReplicatedBytes(geometry, layer, bytes);
+// What no cut changes, of all layers of a stage together, and the final norm.
+double ReplicatedStageBytes(const Geometry& geometry, const Stage& stage, const ElementBytes& bytes) {
+  double total = stage.last ? static_cast<double>(geometry.hidden * 4) : 0;
+  for (int64_t i = stage.begin; i < stage.end; ++i) {
+    total += ReplicatedBytes(geometry, geometry.layers[static_cast<size_t>(i)], bytes);
+  }
   return total;
 }
 
-// Parts of which a step reads every resident byte, by site, all layers.
+// Parts of which a step reads every resident byte, by site, all layers of the stage.
 std::vector<double> DenseParts(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
-  const LayerCounts layers = CountLayers(geometry);
+  const LayerCounts layers = CountLayers(geometry, shard.stage);
   return {static_cast<double>(layers.attention) * AttentionWeightBytes(geometry, shard.attention, bytes),
           static_cast<double>(layers.delta_net) * DeltaNetWeightBytes(geometry, shard.delta_net, bytes),
           static_cast<double>(layers.moe) * GatedMlpBytes(geometry, shard.shared.width, bytes),
           static_cast<double>(layers.mlp) * GatedMlpBytes(geometry, shard.mlp.width, bytes),
-          VocabBytes(geometry, shard.vocab.rows, bytes)};
+          shard.stage.last ? VocabBytes(geometry, shard.vocab.rows, bytes) : 0};
 }
 
 RankBytes PriceRank(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
   const std::vector<double> dense = DenseParts(geometry, shard, bytes);
-  const double moe_layers = static_cast<double>(CountLayers(geometry).moe);
-  const double common = std::accumulate(dense.begin(), dense.end(), ReplicatedModelBytes(geometry, bytes));
+  const double moe_layers = static_cast<double>(CountLayers(geometry, shard.stage).moe);
+  const double common = std::accumulate(dense.begin(), dense.end(), ReplicatedStageBytes(geometry, shard.stage, bytes));
   RankBytes rank;
   rank.resident = common + moe_layers * ExpertWeightBytes(geometry, shard.experts, bytes);
   rank.step = common;
   if (moe_layers > 0) rank.step += moe_layers * ExpertStepBytes(geometry, shard.experts, bytes);
-  if (!geometry.tied_head) rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes);
+  // One table is looked up and multiplied by where both happen.
+  const bool same_table = geometry.tied_head && shard.stage.last;
+  if (shard.stage.first() && !same_table) rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes);
   return rank;
 }
 
-// Ranks wait for each other after every part, so a step takes as long as the busiest rank of every part.
+// Ranks of a stage wait for each other after every part, so it takes as long as the busiest rank of every part; and a
+// step goes through all stages.
 double CriticalBytes(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes) {
-  std::vector<double> busiest;
-  for (const RankShard& shard : layout.shards) {
-    const std::vector<double> dense = DenseParts(geometry, shard, bytes);
-    busiest.resize(dense.size());
-    for (size_t i = 0; i < dense.size(); ++i) busiest[i] = std::max(busiest[i], dense[i]);
+  double total = 0;
+  for (const Stage& stage : layout.stages) {
+    std::vector<double> busiest;
+    for (const RankShard& shard : layout.shards) {
+      if (shard.stage != stage) continue;
+      const std::vector<double> dense = DenseParts(geometry, shard, bytes);
+      busiest.resize(dense.size());
+      for (size_t i = 0; i < dense.size(); ++i) busiest[i] = std::max(busiest[i], dense[i]);
+    }
+    total += std::accumulate(busiest.begin(), busiest.end(), ReplicatedStageBytes(geometry, stage, bytes));
+    const int64_t moe_layers = CountLayers(geometry, stage).moe;
+    if (moe_layers > 0) total += static_cast<double>(moe_layers) * BusiestExpertBytes(geometry, layout.shards, bytes);
   }
-  double total = std::accumulate(busiest.begin(), busiest.end(), ReplicatedModelBytes(geometry, bytes));
-  const int64_t moe_layers = CountLayers(geometry).moe;
-  if (moe_layers > 0) total += static_cast<double>(moe_layers) * BusiestExpertBytes(geometry, layout.shards, bytes);
   return total;
 }
 
 std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& layout) {
   std::vector<CollectiveCost> collectives;
-  if (layout.ranks == 1) return collectives;
-  const LayerCounts layers = CountLayers(geometry);
+  const auto borders = static_cast<int64_t>(layout.stages.size()) - 1;
+  const LayerCounts layers = CountLayers(geometry, {0, static_cast<int64_t>(geometry.layers.size()), true});
   const auto add_sum = [&](const char* site, int64_t count, bool partial) {
     const int64_t elements = geometry.hidden;
-    if (count > 0 && partial) collectives.push_back({site, count, elements, elements * 8, elements * 4});
+    if (count > 0 && partial && layout.ranks > 1)
+      collectives.push_back({site, count, elements, elements * 8, elements * 4});
   };
   const bool moe_partial = layout.partial.experts || (geometry.moe.shared_width > 0 && layout.partial.shared);
   add_sum("embed", 1, layout.partial.vocab);
@@ -89,8 +100,12 @@ std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& 
   add_sum("gdn", layers.delta_net, layout.partial.delta_net);
   add_sum("moe", layers.moe, moe_partial);
   add_sum("mlp", layers.mlp, layout.partial.mlp);
-  if (layout.partial.vocab) {
+  if (layout.partial.vocab && layout.ranks > 1) {
     collectives.push_back({"logits", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});
+  }
+  if (borders > 0) {
+    collectives.push_back({"stage", borders, geometry.hidden, geometry.hidden * 4, geometry.hidden * 4});
+    collectives.push_back({"sampler", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});
   }
   return collectives;
 }
@@ -153,13 +168,17 @@ double ExpectedMaxRouted(const std::vector<ExpertGroup>& groups, int64_t top_k) 
   return static_cast<double>(expected);
 }
 
+double ResidentBytes(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
+  return PriceRank(geometry, shard, bytes).resident;
+}
+
 LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes) {
-  const LayerCounts layers = CountLayers(geometry);
   const Layout one = OneRank(geometry);
   const RankShard& whole = one.shards.front();
   LayoutCost cost;
   RankCost largest;
   for (const RankShard& shard : layout.shards) {
+    const LayerCounts layers = CountLayers(geometry, shard.stage);
     const RankBytes rank = PriceRank(geometry, shard, bytes);
     RankCost& out = cost.ranks.emplace_back();
     out.weight_bytes = std::llround(rank.resident);
@@ -171,12 +190,13 @@ LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const Ele
   }
   cost.collectives = Collectives(geometry, layout);
   cost.critical_bytes = std::llround(CriticalBytes(geometry, layout, bytes));
+  const auto ranks = static_cast<int64_t>(layout.shards.size());
+  const int64_t kv_layers = CountLayers(geometry, whole.stage).attention;
   cost.weight_factor =
-      Factor(static_cast<double>(largest.weight_bytes), PriceRank(geometry, whole, bytes).resident, layout.ranks);
-  cost.step_factor = Factor(CriticalBytes(geometry, layout, bytes), CriticalBytes(geometry, one, bytes), layout.ranks);
-  cost.kv_factor =
-      Factor(static_cast<double>(largest.kv_token_bytes),
-             static_cast<double>(layers.attention * KvTokenBytes(geometry, whole.attention, bytes)), layout.ranks);
+      Factor(static_cast<double>(largest.weight_bytes), PriceRank(geometry, whole, bytes).resident, ranks);
+  cost.step_factor = Factor(CriticalBytes(geometry, layout, bytes), CriticalBytes(geometry, one, bytes), ranks);
+  cost.kv_factor = Factor(static_cast<double>(largest.kv_token_bytes),
+                          static_cast<double>(kv_layers * KvTokenBytes(geometry, whole.attention, bytes)), ranks);
   return cost;
 }
 

@@ -13,7 +13,7 @@ namespace trivet::plan {
 
 /// One kind of collective in a step.
 struct CollectiveCost {
-  std::string site;         // "embed", "attn", "gdn", "moe", "mlp", "logits"
+  std::string site;         // "embed", "attn", "gdn", "moe", "mlp", "logits"; "stage": rows to the next one; "sampler"
   int64_t count = 0;        // calls per step
   int64_t elements = 0;     // per token per call
   int64_t bytes_exact = 0;  // per token per call, 64-bit integers
@@ -30,11 +30,12 @@ struct RankCost {
 
 /// Costs of a layout.
 struct LayoutCost {
-  std::vector<RankCost> ranks;
+  std::vector<RankCost> ranks;  // of one replica
   std::vector<CollectiveCost> collectives;
-  double weight_factor = 1;  // largest rank's weights over total / N
-  // Bytes a one-token step waits for: ranks meet after every part, so the busiest rank of each part counts, and for
-  // whole experts the expected largest number of a token's experts on one rank.
+  double weight_factor = 1;  // largest rank's weights over total / N, the ranks of a replica
+  // Bytes a one-token step waits for: it passes through all stages, and their ranks meet after every part, so the
+  // busiest rank of each part counts, and for whole experts the expected largest number of a token's experts on one
+  // rank.
   int64_t critical_bytes = 0;
   double step_factor = 1;  // critical bytes over the one-rank step bytes / N
   double kv_factor = 1;    // largest rank's KV bytes over total / N
@@ -45,6 +46,9 @@ struct ElementBytes {
   double matrix = 2;
   int64_t cache = 4;
 };
+
+/// Weights that a rank with `shard` holds of the layers of its stage, pads included.
+double ResidentBytes(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes);
 
 /// Prices a layout.
 LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const ElementBytes& bytes);

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "plan/axis_rules.h"
+#include "plan/cost.h"
 #include "plan/placement_record.h"
 
 namespace trivet::plan {
@@ -157,11 +158,48 @@ AxisPlan MakeRow(const AxisRule& axis, const Candidate& chosen, std::string reas
   return row;
 }
 
+// As many stages as options ask for, in one way or the other.
+int64_t StageCount(const LayoutOptions& options) {
+  return options.stages == 1 && !options.stage_layers.empty() ? static_cast<int64_t>(options.stage_layers.size())
+                                                              : options.stages;
+}
+
+Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
+  const auto layers = static_cast<int64_t>(geometry.layers.size());
+  const int64_t stages = StageCount(options);
+  if (options.replicas < 1 || options.replicas > kMaxRanks) {
+    return MakeError(Code::kUsage, fmt::format("--dp: expected 1 to {} replicas, found {}; choose another", kMaxRanks,
+                                               options.replicas));
+  }
+  if (stages < 1) return MakeError(Code::kUsage, fmt::format("--pp: expected 1 stage or more, found {}", stages));
+  if (stages > layers) {
+    return MakeError(Code::kInfeasible, fmt::format("--pp: expected at most {} stages, one for each layer, found {}; "
+                                                    "use fewer",
+                                                    layers, stages));
+  }
+  if (options.ranks * stages * options.replicas > kMaxRanks) {
+    return MakeError(Code::kUsage, fmt::format("ranks: expected at most {}, found {} replicas of {} stages of {}; use "
+                                               "fewer",
+                                               kMaxRanks, options.replicas, stages, options.ranks));
+  }
+  if (options.stage_layers.empty()) return {};
+  int64_t sum = 0, least = 1;
+  for (const int64_t count : options.stage_layers) {
+    least = std::min(least, count);
+    sum = count > layers ? layers + 1 : sum + count;
+  }
+  if (least == 1 && sum == layers && static_cast<int64_t>(options.stage_layers.size()) == stages) return {};
+  return MakeError(Code::kUsage, fmt::format("--pp-layers: expected at least 1 layer for each of {} stages, {} in all, "
+                                             "found {}; correct it",
+                                             stages, layers, fmt::join(options.stage_layers, ",")));
+}
+
 Status CheckOptions(const Geometry& geometry, const LayoutOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
     return MakeError(Code::kUsage, fmt::format("ranks: expected 1 to {}, found {}; choose another rank count",
                                                kMaxRanks, options.ranks));
   }
+  TRY(CheckWorld(geometry, options));
   if (options.pad_to < 0 || options.pad_to > kMaxRanks) {
     return MakeError(Code::kUsage, fmt::format("pad_to: expected 0 (no padding) to {}, found {}; choose another",
                                                kMaxRanks, options.pad_to));
@@ -218,6 +256,29 @@ Status CheckPlacementOf(const Geometry& geometry, const LayoutOptions& options, 
   return MakeError(other_model ? Code::kInvalid : Code::kInfeasible, "placement: " + verdict.sentence);
 }
 
+// Gives every stage shards like those of the one that `layout` has, with its layers.
+void AddStages(const Geometry& geometry, const LayoutOptions& options, Layout* layout) {
+  const std::vector<RankShard> one = std::move(layout->shards);
+  const auto weights = [&](const Stage& stage) {
+    double sum = 0;
+    for (RankShard shard : one) {
+      shard.stage = stage;
+      sum += ResidentBytes(geometry, shard, ElementBytes{});
+    }
+    return sum;
+  };
+  layout->stages = options.stage_layers.empty()
+                       ? DealStages(static_cast<int64_t>(geometry.layers.size()), StageCount(options), weights)
+                       : StagesOf(options.stage_layers);
+  layout->shards.clear();
+  for (const Stage& stage : layout->stages) {
+    for (RankShard shard : one) {
+      shard.stage = stage;
+      layout->shards.push_back(std::move(shard));
+    }
+  }
+}
+
 // The map that the shards carry out: real experts in the order of their slots.
 std::optional<Placement> CarriedOut(const Geometry& geometry, const Layout& layout) {
   if (!geometry.Uses(ChannelMixer::kMoe) || !layout.partial.experts) return {};
@@ -264,6 +325,15 @@ const char* CutName(Cut cut) {
   return "unknown";
 }
 
+RankPlace Layout::At(int64_t rank) const {
+  const auto depth = static_cast<int64_t>(stages.size());
+  return {rank % ranks, rank / ranks % depth, rank / ranks / depth};
+}
+
+int64_t Layout::RankAt(const RankPlace& place) const {
+  return place.tp + ranks * (place.pp + static_cast<int64_t>(stages.size()) * place.dp);
+}
+
 Status ParseCuts(const std::string& text, LayoutOptions* options) {
   for (const std::string& piece : Split(text, ',')) {
     const size_t equals = piece.find('=');
@@ -304,6 +374,7 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
   if (asked) TRY(CheckPlacementOf(geometry, options, *asked));
   Layout layout;
   layout.ranks = options.ranks;
+  layout.replicas = options.replicas;
   layout.shards.resize(static_cast<size_t>(options.ranks));
   for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to, asked ? &*asked : nullptr)) {
     std::vector<Candidate> candidates;
@@ -326,6 +397,7 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
     layout.axes.push_back(MakeRow(axis, *chosen, std::move(reason)));
   }
   layout.placement = asked ? asked : CarriedOut(geometry, layout);
+  AddStages(geometry, options, &layout);
   return layout;
 }
 

@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "plan/geometry.h"
 #include "plan/placement.h"
+#include "plan/stages.h"
 
 namespace trivet::plan {
 
@@ -32,7 +33,10 @@ const char* CutName(Cut cut);
 /// "whole" and "whole-pad" deal out whole experts, "width" and "width-pad" cut every expert's channels.
 /// An axis not named is cut as priced cheapest.
 struct LayoutOptions {
-  int64_t ranks = 1;
+  int64_t ranks = 1;                       // that cut every layer between them
+  int64_t stages = 1;                      // of a pipeline, each on so many ranks
+  std::vector<int64_t> stage_layers = {};  // layers of every stage; none: dealt by the weights that they have
+  int64_t replicas = 1;                    // of all that, each with requests of its own
   int64_t pad_to = 0;  // > 0: pad every axis to the geometry it has at this many ranks (for proofs and `pad`)
   std::map<std::string, std::string> cuts;
   int64_t ep = 0;                           // > 0: experts in so many groups of ranks, consecutive ones in a group
@@ -86,8 +90,9 @@ struct VocabShard {
   int64_t begin = 0, rows = 0, real = 0;
 };
 
-/// Everything that differs between ranks.
+/// Everything that differs between ranks: the layers of the rank's stage, and its share of every axis in each of them.
 struct RankShard {
+  Stage stage;
   AttentionShard attention;
   DeltaNetShard delta_net;
   ExpertShard experts;
@@ -101,20 +106,39 @@ struct Partials {
   bool attention = true, delta_net = true, experts = true, shared = true, mlp = true, vocab = true;
 };
 
-/// The layout of one model over `ranks` ranks. Vectors over ranks have `ranks` entries, also when ranks == 1.
+/// Where a rank stands: among those that cut a layer between them, in which stage, and in which replica.
+struct RankPlace {
+  int64_t tp = 0, pp = 0, dp = 0;
+};
+
+/// The layout of one model over replicas x stages x ranks ranks, of which those of a stage, and then those of a
+/// replica, are consecutive. Vectors over the ranks of a stage have `ranks` entries, also when ranks == 1.
 struct Layout {
-  int64_t ranks = 1;
-  std::vector<AxisPlan> axes;  // the rows of the table, axes the model has
-  std::vector<RankShard> shards;
+  int64_t ranks = 1;              // that cut every layer between them
+  std::vector<Stage> stages;      // at least one
+  int64_t replicas = 1;           // that hold the same and compute requests of their own
+  std::vector<AxisPlan> axes;     // the rows of the table, axes the model has
+  std::vector<RankShard> shards;  // of the ranks of one replica, stage after stage
   Partials partial;
   std::optional<Placement> placement;  // the map that the shards carry out; none without experts or with replicas
+
+  /// Ranks of all replicas.
+  int64_t world() const { return replicas * static_cast<int64_t>(shards.size()); }
+  /// Where `rank` of the world stands.
+  RankPlace At(int64_t rank) const;
+  /// Who stands there.
+  int64_t RankAt(const RankPlace& place) const;
+  /// What `rank` of the world holds.
+  const RankShard& ShardOf(int64_t rank) const { return shards[static_cast<size_t>(rank) % shards.size()]; }
 };
 
 /// Cuts every axis of `geometry`: tries the legal cuts, prices them (docs/sharding.md), takes the cheapest or the one
 /// that `options` names.
-/// Errors:  kUsage (ranks outside 1..16, unknown axis or cut word, experts cut in two ways at once), kInfeasible (a
-///          forced cut is not legal here: names the axis, its size, N and the rule; more groups than ranks), kInvalid
-///          (a placement of another number of experts).
+/// Errors:  kUsage (no ranks or more than 16, layers of stages that do not add up, unknown axis or cut word, experts
+/// cut
+///          in two ways at once), kInfeasible (a forced cut is not legal here: names the axis, its size, N and the
+///          rule; more groups than ranks; more stages than layers), kInvalid (a placement of another number of
+///          experts).
 Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options);
 
 /// Every cut word that is legal for `axis` at `ranks` ranks, for tests and error messages.

@@ -31,7 +31,7 @@ bool Has(const Layout& layout, const char* axis) {
 }
 
 Json ShardJson(const Layout& layout, const RankShard& shard) {
-  Json json = Json::object();
+  Json json = {{"layers", {shard.stage.begin, shard.stage.end}}};
   if (Has(layout, "attn")) json["attn"] = AttentionJson(shard.attention);
   if (Has(layout, "gdn")) json["gdn"] = DeltaNetJson(shard.delta_net);
   if (Has(layout, "experts")) {
@@ -48,7 +48,13 @@ Json ShardJson(const Layout& layout, const RankShard& shard) {
 }  // namespace
 
 Json LayoutJson(const Layout& layout) {
-  Json json = {{"ranks", layout.ranks}, {"axes", Json::array()}, {"shards", Json::array()}};
+  Json stages = Json::array();
+  for (const Stage& stage : layout.stages) stages.push_back(Json::array({stage.begin, stage.end}));
+  Json json = {{"ranks", layout.ranks},
+               {"stages", stages},
+               {"replicas", layout.replicas},
+               {"axes", Json::array()},
+               {"shards", Json::array()}};
   for (const AxisPlan& row : layout.axes) {
     json["axes"].push_back({{"axis", row.axis},
                             {"unit", row.unit},

@@ -12,7 +12,8 @@ int64_t MemoryPlan::total() const {
 Json MemoryJson(const MemoryPlan& memory) {
   Json json = {{"source", memory.source},       {"available", memory.available}, {"budget", memory.budget},
                {"total", memory.total()},       {"kv_tokens", memory.kv_tokens}, {"context", memory.context},
-               {"sequences", memory.sequences}, {"snapshots", memory.snapshots}, {"ranks", Json::array()}};
+               {"sequences", memory.sequences}, {"snapshots", memory.snapshots}, {"replicas", memory.replicas},
+               {"ranks", Json::array()}};
   for (const RankMemory& rank : memory.ranks) {
     json["ranks"].push_back({{"weights", rank.weights},
                              {"kv", rank.kv},

@@ -26,10 +26,11 @@ struct MemoryPlan {
   std::string source;     // whose memory it is, such as "machine"
   int64_t available = 0;  // of it when the plan was made
   int64_t budget = 0;     // for all ranks together
-  int64_t kv_tokens = 0;  // that the KV cache holds, of all sequences together
+  int64_t kv_tokens = 0;  // that the KV cache of a replica holds, of all its sequences together
   int64_t context = 0;    // tokens that one sequence may have
   int64_t sequences = 0;  // that run at once
   int64_t snapshots = 0;  // slots
+  int64_t replicas = 1;   // each of which has so many tokens, sequences and slots
   std::vector<RankMemory> ranks;
 
   int64_t total() const;

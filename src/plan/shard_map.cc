@@ -97,10 +97,13 @@ class Builder {
       : geometry_(geometry), shard_(shard), names_(names) {}
 
   ShardMap Build() {
-    AddVocab("embed", Role::kEmbedding, names_.prefix + "embed_tokens.weight");
-    for (size_t i = 0; i < geometry_.layers.size(); ++i) AddLayer(i);
-    AddWhole("final_norm", names_.prefix + "norm.weight", geometry_.hidden);
-    if (!geometry_.tied_head) AddVocab("head", Role::kMatrix, names_.head);
+    const Stage& stage = shard_.stage;
+    if (stage.first() || (stage.last && geometry_.tied_head)) {
+      AddVocab("embed", Role::kEmbedding, names_.prefix + "embed_tokens.weight");
+    }
+    for (int64_t i = stage.begin; i < stage.end; ++i) AddLayer(static_cast<size_t>(i));
+    if (stage.last) AddWhole("final_norm", names_.prefix + "norm.weight", geometry_.hidden);
+    if (stage.last && !geometry_.tied_head) AddVocab("head", Role::kMatrix, names_.head);
     return std::move(map_);
   }
 
@@ -402,8 +405,8 @@ class Builder {
 }  // namespace
 
 ShardMap MakeShardMap(const Geometry& geometry, const Layout& layout, int64_t rank, const SourceNames& names) {
-  CHECK(rank >= 0 && rank < static_cast<int64_t>(layout.shards.size()));
-  return Builder(geometry, layout.shards[static_cast<size_t>(rank)], names).Build();
+  CHECK(rank >= 0 && rank < layout.world());
+  return Builder(geometry, layout.ShardOf(rank), names).Build();
 }
 
 }  // namespace trivet::plan

@@ -70,8 +70,8 @@ struct LocalTensor {
 ///   ...gate_up_bias [the rows of gate_up,1]
 /// A bias of a cut sum is one more column of it, met by an input of 1: attn.o_bias and ...down_bias, rows H, cols 1, on
 /// the rank that holds the first unit of the axis. For the model: embed (rows V_local, kEmbedding), head (rows V_local,
-/// only when not tied), final_norm. Tensors with zero rows or zero cols on this rank are left out, and so are dummy
-/// expert slots.
+/// only when not tied), final_norm: in the stages that they belong to, where a tied head is the last stage's embed.
+/// Tensors with zero rows or zero cols on this rank are left out, and so are dummy expert slots.
 struct ShardMap {
   std::vector<LocalTensor> tensors;
 };

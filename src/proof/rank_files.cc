@@ -3,16 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <numeric>
-
 namespace trivet::proof {
 
 Json CollectiveJson(const record::Collective& made, int64_t calls, const RankFacts& facts) {
-  std::vector<int64_t> ranks = {facts.rank};
-  if (made.group > 1) {
-    ranks.resize(static_cast<size_t>(made.group));
-    std::iota(ranks.begin(), ranks.end(), int64_t{0});
-  }
+  const std::vector<int64_t> ranks = made.group > 1 ? facts.group : std::vector<int64_t>{facts.rank};
   return {{"site", record::SiteName(made.site)},
           {"layer", made.layer},
           {"ranks", ranks},

@@ -92,10 +92,17 @@ void RunLog::LogitsRows(Site site, int64_t layer, std::span<const float> values)
   const size_t n = values.size() / step_logits_.size();
   for (size_t i = 0; i < step_logits_.size(); ++i) {
     if (step_logits_[i] == kPadding) continue;
+    Bound(step_logits_[i], site, layer, values.subspan(i * n, n));
+  }
+}
+
+void RunLog::KeepLogits(std::span<const int64_t> tokens, std::span<const float> values) {
+  if (options_.level < Level::kRows || tokens.empty()) return;
+  CHECK(values.size() % tokens.size() == 0);
+  const size_t n = values.size() / tokens.size();
+  for (size_t i = 0; i < tokens.size(); ++i) {
     const std::span<const float> row = values.subspan(i * n, n);
-    Bound(step_logits_[i], site, layer, row);
-    if (site == Site::kLogits && options_.level >= Level::kRows)
-      logits_[step_logits_[i]].assign(row.begin(), row.end());
+    if (tokens[i] != kPadding) logits_[tokens[i]].assign(row.begin(), row.end());
   }
 }
 

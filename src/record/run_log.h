@@ -71,6 +71,9 @@ class RunLog {
   /// The same for the rows whose logits are wanted.
   ///   values  [L, n]
   void LogitsRows(Site site, int64_t layer, std::span<const float> values);
+  /// Keeps logits themselves, of whatever rank, where the level asks for them.
+  ///   tokens  [L], kPadding for those that are not to be noted;  values: [L, V]
+  void KeepLogits(std::span<const int64_t> tokens, std::span<const float> values);
   /// Notes the decisions of a layer.
   void Route(int64_t layer, const Choice& choice);
   /// Notes the pairs of a token and a slot that a rank multiplies in a layer.

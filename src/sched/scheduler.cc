@@ -457,6 +457,21 @@ const Sequence* Scheduler::Find(SeqId id) const {
   return found == sequences_.end() ? nullptr : &found->second;
 }
 
+SchedulerCounts& SchedulerCounts::operator+=(const SchedulerCounts& other) {
+  waiting += other.waiting;
+  running += other.running;
+  done += other.done;
+  free_pages += other.free_pages;
+  preemptions += other.preemptions;
+  steps += other.steps;
+  prefix_hits += other.prefix_hits;
+  prefix_hit_tokens += other.prefix_hit_tokens;
+  prefix_evictions += other.prefix_evictions;
+  cached_pages += other.cached_pages;
+  snapshots += other.snapshots;
+  return *this;
+}
+
 SchedulerCounts Scheduler::counts() const {
   const auto waiting = static_cast<int64_t>(waiting_.size());
   const auto running = static_cast<int64_t>(running_.size());

@@ -60,6 +60,9 @@ struct SchedulerCounts {
   int64_t prefix_evictions = 0;  // pages, since the start
   int64_t cached_pages = 0;      // known pages, held by sequences or not
   int64_t snapshots = 0;         // states kept
+
+  /// Adds those of another scheduler.
+  SchedulerCounts& operator+=(const SchedulerCounts& other);
 };
 
 /// Continuous batching over submitted sequences. One thread calls it.

@@ -22,6 +22,7 @@ plan::Geometry SmallGeometry() {
 
 plan::RankShard SmallShard() {
   plan::RankShard shard;
+  shard.stage = {0, 3, true};
   shard.attention.kv_heads = 2;
   shard.delta_net.k_heads = 2;
   shard.delta_net.v_heads = 4;
@@ -44,6 +45,19 @@ TEST(Caches, SizesFollowTheShard) {
   EXPECT_EQ(caches->values(0) - caches->keys(0), 7 * 2 * 64 * 8);
   const CacheUnits units = UnitsOf(SmallGeometry(), SmallShard(), {7, 3});
   EXPECT_EQ(caches->bytes(), 7 * units.page + 3 * units.slot);
+}
+
+TEST(Caches, AStageHasItsLayersAlone) {
+  const CacheUnits whole = UnitsOf(SmallGeometry(), SmallShard(), {7, 3});
+  plan::RankShard first = SmallShard(), second = SmallShard();
+  first.stage = {0, 2, false};
+  second.stage = {2, 3, true};
+  const CacheUnits a = UnitsOf(SmallGeometry(), first, {7, 3}), b = UnitsOf(SmallGeometry(), second, {7, 3});
+  EXPECT_EQ(b.page, 0);
+  EXPECT_EQ(a.page, whole.page);
+  EXPECT_EQ(a.slot, b.slot);
+  EXPECT_EQ(a.slot + b.slot, whole.slot);
+  EXPECT_EQ(Caches::Make(device::Device(), SmallGeometry(), second, {7, 3})->bytes(), 3 * b.slot);
 }
 
 TEST(Caches, PiecesStartAsZeroAndDoNotOverlap) {

@@ -320,6 +320,52 @@ TEST(Communicator, NothingIsHandedOverOnceTheGroupHasAborted) {
   }
 }
 
+// Longer than the boxes are; those that it does not concern pass on at once.
+TEST(Communicator, HandMovesValuesBetweenTwoRanks) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  constexpr int64_t kLong = 3 * kSlotBytes / 4 + 5;
+  RunThreads(3, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    for (const int64_t count : {int64_t{0}, int64_t{1}, kLong}) {
+      std::vector<float> sent = Part<float>(rank, 1, count), values = sent;
+      ASSERT_TRUE(comm.Hand(2, 0, values).ok());
+      EXPECT_TRUE(values == (rank == 0 ? Part<float>(2, 1, count) : sent));
+      ASSERT_TRUE(comm.Hand(rank, rank, sent).ok());
+    }
+  });
+}
+
+TEST(Communicator, AFaultIsARanksOfTheWhole) {
+  const std::unique_ptr<Group> group = MakeGroup(4);
+  Group* part = group->MakePart({2, 3}).value();
+  const Fault fault{FaultKind::kPartialBF16, 3, 0, 0};
+  RunThreads(2, [&](int64_t rank) {
+    std::vector<float> values = {1.0001F};
+    Communicator comm(part, rank, fault);
+    comm.BeginStep();
+    ASSERT_TRUE(comm.AllReduce(std::span(values)).ok());
+    EXPECT_EQ(values[0], 1.0001F + 1.0F) << "the second rank of the part rounds";
+  });
+  const Fault elsewhere{FaultKind::kPartialBF16, 1, 0, 0};
+  RunThreads(2, [&](int64_t rank) {
+    std::vector<float> values = {1.0001F};
+    Communicator comm(part, rank, elsewhere);
+    comm.BeginStep();
+    ASSERT_TRUE(comm.AllReduce(std::span(values)).ok());
+    EXPECT_EQ(values[0], 1.0001F + 1.0001F);
+  });
+}
+
+TEST(Communicator, WhatIsHandedOnCanBeRounded) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  RunThreads(2, [&](int64_t rank) {
+    Communicator comm(group.get(), rank, {FaultKind::kHandBF16, 0, 0, 0});
+    std::vector<float> values = {1.0001F};
+    ASSERT_TRUE(comm.Hand(0, 1, values).ok());
+    EXPECT_EQ(values[0], rank == 0 ? 1.0001F : 1.0F) << "its own values stay";
+  });
+}
+
 TEST(CommunicatorProcesses, AllCollectives) {
   const std::unique_ptr<Group> group = MakeGroup(3);
   const std::vector<int> statuses = WaitProcesses(StartProcesses(3, [&](int64_t rank) {

@@ -12,6 +12,7 @@ TEST(ParseFault, TakesEveryKind) {
                                                      {"rank-order", FaultKind::kRankOrder},
                                                      {"split-k", FaultKind::kSplitK},
                                                      {"local-scale", FaultKind::kLocalScale},
+                                                     {"hand-bf16", FaultKind::kHandBF16},
                                                      {"die", FaultKind::kDie},
                                                      {"hang", FaultKind::kHang}};
   for (const auto& [name, kind] : kinds) {

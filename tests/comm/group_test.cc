@@ -266,5 +266,87 @@ TEST(BarrierProcesses, StoppingAndContinuingTheWholeJobIsNoHang) {
       << (group->aborted() ? group->AbortError().message : "no cause");
 }
 
+// Parts have barriers and slots of their own, and fail with the whole.
+TEST(Part, HasBarriersAndSlotsOfItsOwn) {
+  const std::unique_ptr<Group> group = MakeGroup(5);
+  Group* even = group->MakePart({0, 2, 4}).value();
+  Group* odd = group->MakePart({1, 3}).value();
+  EXPECT_EQ(even->ranks(), 3);
+  EXPECT_EQ(even->InWhole(2), 4);
+  EXPECT_EQ(&even->progress(1), &group->progress(2));
+  EXPECT_NE(even->slot(0, 0), group->slot(0, 0));
+  odd->set_report(1, 6);
+  EXPECT_EQ(group->report(3), 6U);
+  RunThreads(5, [&](int64_t rank) {
+    Group* mine = rank % 2 == 0 ? even : odd;
+    for (int64_t round = 0; round < 100 * (1 + rank % 2); ++round) ASSERT_TRUE(mine->Barrier(rank / 2).ok());
+    ASSERT_TRUE(group->Barrier(rank).ok());
+  });
+}
+
+TEST(Part, AnAbortOfAnyIsOneOfAll) {
+  for (const int64_t aborter : {0, 1, 2}) {
+    const std::unique_ptr<Group> group = MakeGroup(4);
+    Group* first = group->MakePart({0, 1}).value();
+    Group* second = group->MakePart({2, 3}).value();
+    Outcomes outcomes(4);
+    const int64_t start = NowUs();
+    RunThreads(4, [&](int64_t rank) {
+      Group* mine = rank < 2 ? first : second;
+      if (rank == 3) {
+        SleepUs(30000);
+        (aborter == 0 ? group.get() : aborter == 1 ? first : second)->Abort("rank 3: gave up");
+      }
+      outcomes.Set(rank, rank == 0 ? group->Barrier(rank) : mine->Barrier(rank % 2));
+    });
+    outcomes.ExpectAllFailed("rank 3: gave up", start);
+  }
+}
+
+// Rank 0 waits for 1, 1 for 2, and 2 hangs: it is 2 that is named, by its number in the whole.
+TEST(Part, OfAChainOfWaitsTheOneThatHangsIsNamed) {
+  const std::unique_ptr<Group> group = MakeGroup(4, kHangUs);
+  Group* part = group->MakePart({1, 2}).value();
+  Outcomes outcomes(4);
+  const int64_t start = NowUs();
+  RunThreads(4, [&](int64_t rank) {
+    std::vector<std::byte> bytes(8);
+    if (rank == 0) outcomes.Set(rank, group->Take(0, 1, bytes));
+    if (rank == 1) outcomes.Set(rank, part->Barrier(0));
+    while (rank == 2 && !group->aborted()) SleepUs(1000);
+    if (rank > 1) outcomes.Set(rank, group->Barrier(rank));
+  });
+  outcomes.ExpectAllFailed("rank 2: expected progress within 0.2 s", start);
+}
+
+// One rank hands pieces to several in turn, which come at their own pace: each gets its own, in order.
+TEST(Put, PiecesReachThoseTheyAreFor) {
+  for (const bool processes : {false, true}) {
+    constexpr int64_t kRanks = 4, kPieces = 600;
+    const std::unique_ptr<Group> group = MakeGroup(kRanks);
+    const auto to = [](int64_t piece) { return 1 + (piece * piece + piece / 7) % (kRanks - 1); };
+    const auto body = [&](int64_t rank) {
+      std::mt19937 random(static_cast<uint32_t>(rank));
+      for (int64_t piece = 0; piece < kPieces; ++piece) {
+        if (random() % 50 == 0) SleepUs(random() % 500);
+        if (rank == 0) {
+          const std::vector<int64_t> values(static_cast<size_t>(1 + piece % 90), piece);
+          EXPECT_TRUE(group->Put(0, to(piece), std::as_bytes(std::span(values))).ok());
+        } else if (rank == to(piece)) {
+          std::vector<int64_t> values(static_cast<size_t>(1 + piece % 90));
+          EXPECT_TRUE(group->Take(rank, 0, std::as_writable_bytes(std::span(values))).ok());
+          EXPECT_EQ(values, std::vector<int64_t>(values.size(), piece)) << "rank " << rank;
+        }
+      }
+      return true;
+    };
+    if (processes) {
+      for (const int status : WaitProcesses(StartProcesses(kRanks, body))) EXPECT_EQ(status, 0);
+    } else {
+      RunThreads(kRanks, body);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trivet::comm

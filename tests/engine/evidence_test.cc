@@ -67,12 +67,31 @@ TEST(Evidence, AKnobThatReadsBackOtherwiseIsAFallback) {
 }
 
 TEST(Evidence, RequestsHaveWhatWasComputed) {
-  const std::vector<record::RowRecord> rows = {{record::GlobalToken(1, 0), 0, 0, 5, 0},
-                                               {record::GlobalToken(1, 7), 3, 0, 5, 0}};
-  const Json json = RequestsJson({{SeqId{0}, {1, 2}, {}, 1}, {SeqId{1}, {3}, {4, 5}, 0}}, rows);
+  const Json json = RequestsJson({{SeqId{0}, {1, 2}, {}, 1}, {SeqId{1}, {3}, {4, 5}, 0, 8}});
   EXPECT_EQ(json[0]["computed"], 0);
   EXPECT_EQ(json[1]["computed"], 8);
   EXPECT_EQ(json[1]["sampled"], Json::array({4, 5}));
+}
+
+TEST(Evidence, TheLayoutSaysStagesAndWhoHadWhichRequest) {
+  const SmallModel small;
+  const plan::Geometry& geometry = small.model().geometry;
+  plan::LayoutOptions options;
+  options.ranks = 3;
+  options.stage_layers = {1, static_cast<int64_t>(geometry.layers.size()) - 1};
+  options.replicas = 2;
+  const plan::Layout layout = plan::MakeLayout(geometry, options).value();
+  const Json json = RecordedLayout(geometry, layout, "g", {{SeqId{0}, {1}, {}, 0, 1, 0}, {SeqId{1}, {1}, {}, 0, 1, 1}});
+  EXPECT_EQ(json["world"], 12);
+  EXPECT_EQ(json["sizes"]["tp"], 3);
+  EXPECT_EQ(json["sizes"]["pp"], 2);
+  EXPECT_EQ(json["sizes"]["dp"], 2);
+  EXPECT_EQ(json["stages"][1]["layers"][0], Json::array({1, geometry.layers.size()}));
+  EXPECT_EQ(json["dp_assignment"]["requests"], Json::array({0, 1}));
+  EXPECT_EQ(json["experts"]["ep_rank"].size(), 12U);
+  EXPECT_EQ(json["experts"]["channels"].size(), 12U);
+  // All stages are cut alike: an axis has an owner for every rank of one.
+  EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kMixer, 0)["ranges"].size(), 3U);
 }
 
 TEST(Evidence, OwnersAreThoseOfTheAxis) {

@@ -39,11 +39,15 @@ class TwoRanks : public testing::Test {
     layout.ranks = 2;
     layout_ = plan::MakeLayout(small_.model().geometry, layout).value();
     group_ = std::move(comm::Group::Make({.ranks = 2})).value();
+    stage_ = group_->MakePart({0, 1}).value();
+  }
+
+  RankComms Comms(int64_t rank, const comm::Fault& fault = {}) const {
+    return {comm::Communicator(group_.get(), rank, fault), comm::Communicator(stage_, rank, fault)};
   }
 
   std::unique_ptr<RankWorker> Worker(int64_t rank, const RankOptions& options) {
-    auto worker =
-        RankWorker::Make(small_.model(), layout_, options, comm::Communicator(group_.get(), rank, options.fault), {});
+    auto worker = RankWorker::Make(small_.model(), layout_, options, Comms(rank, options.fault), {});
     CHECK_MSG(worker.ok(), worker.error().message);
     return std::move(worker).value();
   }
@@ -51,6 +55,7 @@ class TwoRanks : public testing::Test {
   const SmallModel small_;
   plan::Layout layout_;
   std::unique_ptr<comm::Group> group_;
+  comm::Group* stage_ = nullptr;
 };
 
 TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {
@@ -58,9 +63,10 @@ TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {
   Status served = MakeError(Code::kPeer, "not yet");
   std::thread thread([&] { served = second->Serve(); });
   std::vector<float> logits(static_cast<size_t>(small_.vocab()));
-  const sched::StepPlan plan = ThreeTokens();
-  ASSERT_TRUE(first->Announce(&plan).ok());
-  EXPECT_TRUE(first->RunStep(plan, {logits, {}}).ok());
+  const JointStep step{{ThreeTokens()}};
+  const std::vector<model::StepOutput> outputs = {{logits, {}}};
+  ASSERT_TRUE(first->Announce(&step).ok());
+  EXPECT_TRUE(first->RunStep(step, outputs).ok());
   EXPECT_TRUE(first->Announce(nullptr).ok());
   thread.join();
   EXPECT_TRUE(served.ok());
@@ -76,8 +82,7 @@ TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {
 
 TEST_F(TwoRanks, LoadingEndsWhenTheGroupHasFailed) {
   group_->Abort("rank 0: gave up");
-  const auto worker =
-      RankWorker::Make(small_.model(), layout_, SmallOptions(), comm::Communicator(group_.get(), 1), {});
+  const auto worker = RankWorker::Make(small_.model(), layout_, SmallOptions(), Comms(1), {});
   ASSERT_FALSE(worker.ok());
   EXPECT_EQ(worker.error().code, Code::kPeer);
 }

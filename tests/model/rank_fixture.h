@@ -116,8 +116,20 @@ class RankFixture {
               geometry_.moe.top_k,
               std::vector<record::Address>(static_cast<size_t>(geometry_.moe.experts)),
               0}),
-        runtime_{geometry_, layout_, shard_,     kernels_, kernels::Numerics::kExact,    device_, tables_,
-                 comm_,     pool_,   workspace_, caches_,  options.log ? &log_ : nullptr},
+        runtime_{geometry_,
+                 layout_,
+                 shard_,
+                 kernels_,
+                 kernels::Numerics::kExact,
+                 device_,
+                 tables_,
+                 comm_,
+                 // Tests have one stage.
+                 {comm_, comm_.rank(), comm_.rank()},
+                 pool_,
+                 workspace_,
+                 caches_,
+                 options.log ? &log_ : nullptr},
         weights_(std::move(Weights::Bind(device_, geometry_, shard_, Load(options))).value()) {}
   RankFixture(const RankFixture&) = delete;
   RankFixture& operator=(const RankFixture&) = delete;

@@ -163,5 +163,26 @@ TEST(PriceLayout, CollectivesFollowThePartialAxes) {
   EXPECT_EQ(fewer.collectives[1].site, "moe");  // the shared expert's part still needs its sum
 }
 
+// A token passes through all stages, so the critical path stays as long, and what ranks hold adds up.
+TEST(PriceLayout, StagesShareOutWeightsAndCaches) {
+  const Geometry demo = DemoGeometry();
+  LayoutOptions options;
+  options.ranks = 3;
+  const LayoutCost one = PriceLayout(demo, MakeLayout(demo, options).value(), {});
+  options.stages = 2;
+  const LayoutCost two = PriceLayout(demo, MakeLayout(demo, options).value(), {});
+  ASSERT_EQ(two.ranks.size(), 6U);
+  EXPECT_NEAR(static_cast<double>(two.critical_bytes), static_cast<double>(one.critical_bytes), 1);
+  EXPECT_NEAR(two.step_factor, 2 * one.step_factor, 1e-3);
+  for (size_t r = 0; r < 3; ++r) {
+    EXPECT_EQ(two.ranks[r].kv_token_bytes + two.ranks[r + 3].kv_token_bytes, one.ranks[r].kv_token_bytes);
+    EXPECT_EQ(two.ranks[r].state_bytes + two.ranks[r + 3].state_bytes, one.ranks[r].state_bytes);
+    const int64_t again = demo.tied_head ? 1 : 0;  // the embedding as a head
+    EXPECT_EQ(two.ranks[r].weight_bytes + two.ranks[r + 3].weight_bytes > one.ranks[r].weight_bytes + 2, again == 1);
+  }
+  EXPECT_EQ(two.collectives.back().site, "sampler");
+  EXPECT_EQ(two.collectives[two.collectives.size() - 2].count, 1) << "one border";
+}
+
 }  // namespace
 }  // namespace trivet::plan

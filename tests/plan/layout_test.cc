@@ -329,6 +329,69 @@ TEST(Layout, BadOptionsAreNamed) {
   }
 }
 
+TEST(Layout, RanksOfAStageAndThenOfAReplicaAreConsecutive) {
+  LayoutOptions options;
+  options.ranks = 3;
+  options.stages = 2;
+  options.replicas = 2;
+  const Layout layout = MakeLayout(DemoGeometry(), options).value();
+  EXPECT_EQ(layout.world(), 12);
+  EXPECT_EQ(layout.shards.size(), 6U);
+  EXPECT_THAT(Row(layout, "attn").per_rank, testing::SizeIs(3));
+  for (int64_t rank = 0; rank < layout.world(); ++rank) {
+    const RankPlace place = layout.At(rank);
+    EXPECT_EQ(layout.RankAt(place), rank);
+    EXPECT_EQ(place.tp, rank % 3);
+    EXPECT_EQ(place.pp, rank / 3 % 2);
+    EXPECT_EQ(place.dp, rank / 6);
+    EXPECT_EQ(layout.ShardOf(rank).stage, layout.stages[static_cast<size_t>(place.pp)]);
+    EXPECT_EQ(layout.ShardOf(rank).vocab.begin, layout.ShardOf(place.tp).vocab.begin);
+  }
+}
+
+TEST(Layout, StagesAreDealtOrAskedFor) {
+  LayoutOptions options;
+  const Geometry geometry = DemoGeometry();
+  EXPECT_EQ(MakeLayout(geometry, options).value().stages, StagesOf({8}));
+  options.stages = 3;
+  const Layout dealt = MakeLayout(geometry, options).value();
+  ASSERT_EQ(dealt.stages.size(), 3U);
+  EXPECT_EQ(dealt.stages.back().end, 8);
+  options.stage_layers = {1, 3, 4};
+  EXPECT_EQ(MakeLayout(geometry, options).value().stages, StagesOf({1, 3, 4}));
+  options.stages = 1;  // the list is enough
+  EXPECT_EQ(MakeLayout(geometry, options).value().stages, StagesOf({1, 3, 4}));
+}
+
+TEST(Layout, BadStagesAndReplicasAreNamed) {
+  const struct {
+    int64_t ranks, stages, replicas;
+    std::vector<int64_t> layers;
+    Code code;
+    const char* text;
+  } cases[] = {{1, 0, 1, {}, Code::kUsage, "--pp: expected 1 stage or more, found 0"},
+               {1, 9, 1, {}, Code::kInfeasible, "--pp: expected at most 8 stages"},
+               {1, 1, 0, {}, Code::kUsage, "--dp: expected 1 to 16 replicas, found 0"},
+               {1, 1, 17, {}, Code::kUsage, "--dp"},
+               {3, 3, 2, {}, Code::kUsage, "expected at most 16, found 2 replicas of 3 stages of 3"},
+               {1, 2, 1, {1, 3, 4}, Code::kUsage, "--pp-layers"},
+               {1, 1, 1, {1, 3, 5}, Code::kUsage, "8 in all, found 1,3,5"},
+               {1, 1, 1, {8, 0}, Code::kUsage, "--pp-layers: expected at least 1 layer"},
+               {1, 1, 1, {9, -1}, Code::kUsage, "--pp-layers"},
+               {1, 1, 1, {INT64_MAX, INT64_MAX}, Code::kUsage, "--pp-layers"}};
+  for (const auto& test : cases) {
+    LayoutOptions options;
+    options.ranks = test.ranks;
+    options.stages = test.stages;
+    options.replicas = test.replicas;
+    options.stage_layers = test.layers;
+    const Result<Layout> layout = MakeLayout(DemoGeometry(), options);
+    ASSERT_FALSE(layout.ok()) << test.text;
+    EXPECT_EQ(layout.error().code, test.code) << test.text;
+    EXPECT_THAT(layout.error().message, HasSubstr(test.text));
+  }
+}
+
 TEST(Layout, ParseCutsReadsPiecesAndRefusesTheRest) {
   LayoutOptions options;
   ASSERT_TRUE(ParseCuts("attn=pad,experts=whole", &options).ok());

@@ -328,5 +328,33 @@ TEST(ShardMap, RequiredTensorsMatchTheDemoCheckpoint) {
     EXPECT_NE(SkippedReason(name, static_cast<int64_t>(demo.layers.size())), "") << name;
 }
 
+// Stages share out what one stage holds; the embedding of a tied head is in the first and in the last.
+TEST(ShardMap, StagesShareOutTheTensors) {
+  for (const bool tied : {false, true}) {
+    Geometry geometry = DemoGeometry();
+    geometry.tied_head = tied;
+    LayoutOptions options;
+    options.ranks = 2;
+    const Layout one = MakeLayout(geometry, options).value();
+    options.stage_layers = {1, 3, 4};
+    const Layout three = MakeLayout(geometry, options).value();
+    for (int64_t tp = 0; tp < 2; ++tp) {
+      std::vector<std::string> expected, found;
+      for (const LocalTensor& tensor : MakeShardMap(geometry, one, tp, {"model."}).tensors) {
+        expected.push_back(tensor.name);
+      }
+      for (int64_t pp = 0; pp < 3; ++pp) {
+        for (const LocalTensor& tensor : MakeShardMap(geometry, three, three.RankAt({tp, pp, 0}), {"model."}).tensors) {
+          found.push_back(tensor.name);
+          if (tensor.name == "embed") EXPECT_TRUE(pp == 0 || (tied && pp == 2));
+          if (tensor.name == "final_norm" || tensor.name == "head") EXPECT_EQ(pp, 2);
+        }
+      }
+      if (tied) expected.push_back("embed");
+      EXPECT_THAT(found, testing::UnorderedElementsAreArray(expected));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace trivet::plan

@@ -11,12 +11,14 @@ record::Collective Sum(int64_t group) {
 }
 
 RankFacts Facts() {
-  return {1, {{"rank", 1}}, {{"experts", Json::array()}}, [](record::Site, int64_t layer) { return Json(layer); }};
+  return {1, {1, 4, 7}, {{"rank", 1}}, {{"experts", Json::array()}}, [](record::Site, int64_t layer) {
+            return Json(layer);
+          }};
 }
 
 TEST(RankFiles, ASumSaysWhoTookPart) {
   const Json several = CollectiveJson(Sum(3), 7, Facts());
-  EXPECT_EQ(several["ranks"], Json::array({0, 1, 2}));
+  EXPECT_EQ(several["ranks"], Json::array({1, 4, 7}));
   EXPECT_EQ(several["owners"], 2);
   EXPECT_EQ(several["calls"], 7);
   EXPECT_EQ(several["site"], "resid1");

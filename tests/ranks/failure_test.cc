@@ -105,6 +105,26 @@ INSTANTIATE_TEST_SUITE_P(Kinds, PlantedFailure,
                                           testing::Values(Launch::kThreads, Launch::kProcesses),
                                           testing::Values(0, 1, 2)));
 
+// Two replicas of two stages: everybody waits for others, and the one that failed is named.
+TEST_P(PlantedFailure, OfAnyStageOrReplicaEndsTheRunInTime) {
+  const auto [kind, launch, rank] = GetParam();
+  engine::EngineOptions options = ThreeRanks(launch);
+  options.layout.ranks = 1;
+  options.layout.stages = 2;
+  options.layout.replicas = 2;
+  options.fault = {kind, rank + 1, 0, kFaultStep};
+  auto engine = Engine::Start(model_, options, {});
+  ASSERT_TRUE(engine.ok()) << engine.error().message;
+  int64_t begin = 0;
+  const Error error = StepToError(
+      engine->get(), [](int64_t) {}, &begin);
+  EXPECT_EQ(error.code, Code::kPeer);
+  EXPECT_THAT(error.message, HasSubstr(fmt::format("rank {}: ", rank + 1)));
+  EXPECT_THAT(error.message, HasSubstr(kind == comm::FaultKind::kDie ? "planted fault" : "hangs"));
+  EXPECT_LT(SecondsSince(begin), kLimitS);
+  EXPECT_LT(EndEngine(std::move(engine).value()), kLimitS);
+}
+
 // A signal from outside, between two steps.
 class SignalledFailure : public Failure, public testing::WithParamInterface<std::tuple<int, int>> {};
 

@@ -24,6 +24,7 @@ struct Setting {
   Launch launch = Launch::kThreads;
   int64_t tokens = 20;
   std::string experts = {};  // cut
+  int64_t stages = 1, replicas = 1, requests = 1;
 };
 
 class PlantedFault : public testing::Test {
@@ -32,6 +33,8 @@ class PlantedFault : public testing::Test {
   proof::NamedFiles Record(const Setting& setting, record::Level level = record::Level::kRows) {
     engine::EngineOptions options;
     options.layout.ranks = setting.ranks;
+    options.layout.stages = setting.stages;
+    options.layout.replicas = setting.replicas;
     if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
     options.launch = setting.launch;
     options.numerics = setting.numerics;
@@ -45,8 +48,11 @@ class PlantedFault : public testing::Test {
     }
     auto engine = engine::Engine::Start(model_, options, {});
     CHECK_MSG(engine.ok(), engine.error().message);
-    const auto tokens = support::RandomTokens(setting.tokens, model_.geometry.vocab, 5);
-    const auto scored = engine::Score(engine->get(), {{tokens}, true, false});
+    std::vector<std::vector<TokenId>> set;
+    for (int64_t i = 0; i < setting.requests; ++i) {
+      set.push_back(support::RandomTokens(setting.tokens + i, model_.geometry.vocab, static_cast<uint64_t>(5 + i)));
+    }
+    const auto scored = engine::Score(engine->get(), {set, true, false});
     CHECK_MSG(scored.ok(), scored.error().message);
     const Status sealed = (*engine)->SealProof();
     CHECK_MSG(sealed.ok(), sealed.error().message);
@@ -83,6 +89,59 @@ TEST_F(PlantedFault, LayoutsOfOneModelAreEqual) {
   }
   const proof::Report report = proof::Verify(runs, {});
   EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+}
+
+// Stages and replicas are facts of the record: who holds what follows from them, and it is held.
+TEST_F(PlantedFault, StagesAndReplicasAreEqualToOneRank) {
+  const struct {
+    int64_t ranks, stages, replicas;
+    Launch launch;
+  } layouts[] = {{1, 1, 1, Launch::kThreads},   {2, 2, 1, Launch::kThreads}, {1, 3, 1, Launch::kProcesses},
+                 {1, 1, 2, Launch::kProcesses}, {3, 1, 2, Launch::kThreads}, {3, 2, 2, Launch::kProcesses}};
+  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
+    std::vector<proof::NamedFiles> runs;
+    for (const auto& one : layouts) {
+      runs.push_back(Record(
+          {"", Numerics::kExact, one.ranks, one.launch, 20, {}, one.stages, one.replicas, /*requests=*/5}, level));
+    }
+    const proof::Report report = proof::Verify(runs, {});
+    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+    ASSERT_EQ(report.json["comparisons"].size(), 5U);
+    for (const Json& comparison : report.json["comparisons"]) {
+      EXPECT_EQ(comparison["decisions"], (20 + 21 + 22 + 23 + 24) * 8);
+      EXPECT_EQ(comparison["logits_rows"], 5);
+    }
+    proof::RecordedRun run;
+    ASSERT_FALSE(proof::CheckRun(runs.back().files, &run));
+    // The last layer of the second request: the ranks of the last stage of the second replica.
+    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{9, 10, 11}));
+    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 3)}), (std::vector<int64_t>{0, 1, 2}));
+    if (level == record::Level::kFull) EXPECT_EQ(run.logits.size(), 5U) << "of all replicas";
+  }
+}
+
+TEST_F(PlantedFault, RowsHandedOnInBF16AreNamedByTheirAxis) {
+  for (const Launch launch : {Launch::kThreads, Launch::kProcesses}) {
+    Setting setting{"hand-bf16:rank=0", Numerics::kExact, 1, launch, 20, {}, 2};
+    const proof::Finding finding = proof::Verify({Record({"", Numerics::kExact, 1}), Record(setting)}, {}).finding;
+    EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+    // The first site of the second stage.
+    EXPECT_THAT(finding.message, StartsWith("layer 4 resid1"));
+    EXPECT_EQ(finding.where["dimensions"], Json::array({"pp"}));
+    EXPECT_EQ(finding.where["ranks"]["b"], Json::array({1}));
+  }
+}
+
+TEST_F(PlantedFault, OfOneReplicaIsNamedByItsAxis) {
+  const Setting one{"", Numerics::kExact, 2, Launch::kThreads, 20, {}, 1, 1, /*requests=*/2};
+  Setting two = one;
+  two.replicas = 2;
+  two.fault = "partial-bf16:rank=3:site=6";
+  const proof::Finding finding = proof::Verify({Record(one), Record(two)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 3 resid1, request 1"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"dp"}));
+  EXPECT_EQ(finding.where["ranks"]["b"], Json::array({2, 3}));
 }
 
 // A step of the demo has 16 reduced sites: in every layer the mixer (gdn, gdn, gdn, attn, ...) and the experts.

@@ -46,10 +46,11 @@ TEST(RunLog, LevelsNoteMore) {
     Begin(&log);
     log.Route(1, Chosen().view());
     log.Execute(1, std::vector<int32_t>{0, 3, 5}, std::vector<int32_t>{1, 0, 0});
-    log.LogitsRows(Site::kLogits, 8, std::vector<float>{1, 2, 3});
+    log.KeepLogits(std::vector<int64_t>{kPadding, GlobalToken(7, 5)}, std::vector<float>{1, 2, 3, 4});
     EXPECT_EQ(log.decisions().size(), 2U);
     EXPECT_EQ(log.routes().size(), level >= Level::kRows ? 2U : 0U);
     EXPECT_EQ(log.logits().size(), level >= Level::kRows ? 1U : 0U);
+    if (level >= Level::kRows) EXPECT_EQ(log.logits().at(GlobalToken(7, 5)), (std::vector<float>{3, 4}));
     EXPECT_EQ(log.dispatches().size(), level == Level::kFull ? 4U : 0U);
     // The pair of the padding row is no token's.
     EXPECT_EQ(log.executions().size(), level == Level::kFull ? 2U : 0U);

@@ -127,6 +127,11 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
 
 std::string Describe(const engine::EngineOptions& options) {
   std::string text = fmt::format("N={}", options.layout.ranks);
+  if (options.layout.stages > 1) text += fmt::format(" pp={}", options.layout.stages);
+  if (!options.layout.stage_layers.empty()) {
+    text += fmt::format(" layers={}", fmt::join(options.layout.stage_layers, ","));
+  }
+  if (options.layout.replicas > 1) text += fmt::format(" dp={}", options.layout.replicas);
   if (options.launch == engine::Launch::kProcesses) text += " processes";
   if (options.layout.pad_to > 0) text += fmt::format(" pad_to={}", options.layout.pad_to);
   for (const auto& [axis, cut] : options.layout.cuts) text += fmt::format(" {}={}", axis, cut);
