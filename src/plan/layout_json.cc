@@ -48,13 +48,12 @@ Json ShardJson(const Layout& layout, const RankShard& shard) {
 }  // namespace
 
 Json LayoutJson(const Layout& layout) {
-  Json stages = Json::array();
-  for (const Stage& stage : layout.stages) stages.push_back(Json::array({stage.begin, stage.end}));
   Json json = {{"ranks", layout.ranks},
-               {"stages", stages},
-               {"replicas", layout.replicas},
                {"axes", Json::array()},
-               {"shards", Json::array()}};
+               {"shards", Json::array()},
+               {"stages", Json::array()},
+               {"replicas", layout.replicas}};
+  for (const Stage& stage : layout.stages) json["stages"].push_back(Json::array({stage.begin, stage.end}));
   for (const AxisPlan& row : layout.axes) {
     json["axes"].push_back({{"axis", row.axis},
                             {"unit", row.unit},

@@ -71,6 +71,15 @@ Records BySite(const RankRun* rank) {
   return found;
 }
 
+// Those of every site of the run, as the lowest rank that has it says: stages have sites of their own.
+Records AllSites(const RecordedRun& run) {
+  Records all;
+  for (const RankRun* rank : ByRank(run)) {
+    for (const auto& [place, record] : BySite(rank)) all.emplace(place, record);
+  }
+  return all;
+}
+
 }  // namespace
 
 Digest ReductionFingerprint(const Json& record) {
@@ -107,7 +116,7 @@ Gate CheckCollectives(const RecordedRun& run) {
 
 std::vector<ReductionDelta> DescribeReductions(const RecordedRun& a, const RecordedRun& b) {
   std::vector<ReductionDelta> deltas;
-  const Records of_a = BySite(ByRank(a)[0]), of_b = BySite(ByRank(b)[0]);
+  const Records of_a = AllSites(a), of_b = AllSites(b);
   for (const auto& [place, record] : of_a) {
     const auto other = of_b.find(place);
     if (other == of_b.end()) {
@@ -124,7 +133,7 @@ std::vector<ReductionDelta> DescribeReductions(const RecordedRun& a, const Recor
 
 Json ReductionBefore(const RecordedRun& run, int64_t layer, Site site) {
   const std::vector<const RankRun*> ranks = ByRank(run);
-  const Records first = BySite(ranks[0]);
+  const Records first = AllSites(run);
   auto last = first.end();
   std::pair<int64_t, int> at{-2, 0};
   for (auto it = first.begin(); it != first.end(); ++it) {

@@ -20,9 +20,9 @@ plan::Geometry SmallGeometry() {
   return geometry;
 }
 
-plan::RankShard SmallShard() {
+plan::RankShard SmallShard(int64_t layers = 3) {
   plan::RankShard shard;
-  shard.stage = {0, 3, true};
+  shard.stage = {0, layers, true};
   shard.attention.kv_heads = 2;
   shard.delta_net.k_heads = 2;
   shard.delta_net.v_heads = 4;
@@ -128,9 +128,9 @@ TEST(Caches, ARingHoldsAStepAndTheWindowBeforeIt) {
 
 TEST(Caches, LayersWithWindowsHaveRingsForSlotsInPlaceOfPages) {
   const CacheLimits limits{1000, 3, 16, 1 << 20};
-  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), limits);
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(4), limits);
   ASSERT_TRUE(caches.ok());
-  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(), limits);
+  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(4), limits);
   EXPECT_EQ(units.page, 2 * 2 * 2 * 64 * 8 * 4);
   EXPECT_EQ(units.slot, (2 + 3) * 2 * 2 * 64 * 8 * 4);
   EXPECT_EQ(caches->bytes(), 1000 * units.page + 3 * units.slot);
@@ -142,7 +142,7 @@ TEST(Caches, LayersWithWindowsHaveRingsForSlotsInPlaceOfPages) {
 }
 
 TEST(Caches, ARingIsCopiedWithItsSlot) {
-  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), {4, 3, 16, 1 << 20});
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(4), {4, 3, 16, 1 << 20});
   ASSERT_TRUE(caches.ok());
   const int64_t slot = 2 * 2 * 64 * 8;  // of layer 1
   std::fill_n(caches->keys(1) + slot, slot, 1.0F);
@@ -197,7 +197,7 @@ TEST(Caches, LayersOfOneKindNeedNoneOfTheOther) {
   plan::Geometry geometry = SmallGeometry();
   geometry.layers = {{plan::Mixer::kAttention, {}}};
   geometry.delta_net = {};
-  plan::RankShard shard = SmallShard();
+  plan::RankShard shard = SmallShard(1);
   shard.delta_net = {};
   EXPECT_EQ(Caches::Make(device::Device(), geometry, shard, {1, 5})->bytes(), 2 * 2 * 64 * 8 * 4);
 }

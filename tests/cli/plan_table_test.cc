@@ -46,6 +46,21 @@ TEST(PlanTable, NamesTheMapOfExperts) {
   EXPECT_THAT(text, HasSubstr("experts live by the map block.ep2."));
 }
 
+TEST(PlanTable, StagesAndReplicasSayWhoHasWhichLayers) {
+  const plan::Geometry demo = plan::DemoGeometry();
+  plan::LayoutOptions options;
+  options.ranks = 2;
+  options.stage_layers = {1, 7};
+  options.replicas = 2;
+  const plan::Layout layout = plan::MakeLayout(demo, options).value();
+  const std::string text = RenderLayoutTable(demo, layout, plan::PriceLayout(demo, layout, {}));
+  EXPECT_THAT(text, HasSubstr("vocabulary 4096, on 8 ranks: 2 replicas of 2 stages of 2 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("\n 1, 5       0 "));
+  EXPECT_THAT(text, HasSubstr("\n 3, 7  1 to 7 "));
+  EXPECT_THAT(text, HasSubstr("\nstage                   1       256 "));
+  EXPECT_THAT(text, HasSubstr("of the ideal 1/4: "));
+}
+
 TEST(PlanTable, OneRankHasNoCollectives) {
   const std::string text = Render(1);
   EXPECT_THAT(text, HasSubstr("on 1 rank\n"));

@@ -50,7 +50,9 @@ TEST(RunLog, LevelsNoteMore) {
     EXPECT_EQ(log.decisions().size(), 2U);
     EXPECT_EQ(log.routes().size(), level >= Level::kRows ? 2U : 0U);
     EXPECT_EQ(log.logits().size(), level >= Level::kRows ? 1U : 0U);
-    if (level >= Level::kRows) EXPECT_EQ(log.logits().at(GlobalToken(7, 5)), (std::vector<float>{3, 4}));
+    if (level >= Level::kRows) {
+      EXPECT_EQ(log.logits().at(GlobalToken(7, 5)), (std::vector<float>{3, 4}));
+    }
     EXPECT_EQ(log.dispatches().size(), level == Level::kFull ? 4U : 0U);
     // The pair of the padding row is no token's.
     EXPECT_EQ(log.executions().size(), level == Level::kFull ? 2U : 0U);
