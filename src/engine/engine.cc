@@ -144,8 +144,11 @@ Status Engine::Submit(sched::Request request) {
 // The replica with the fewest sequences, the lowest of several: requests alone decide, in the order in which they come
 // and end.
 size_t Engine::ReplicaFor() const {
-  std::vector<int64_t> held(schedulers_.size());
-  for (const auto& [id, replica] : replica_of_) ++held[replica];
+  std::vector<int64_t> held;
+  for (const sched::Scheduler& scheduler : schedulers_) {
+    const sched::SchedulerCounts counts = scheduler.counts();
+    held.push_back(counts.waiting + counts.running + counts.done);
+  }
   return static_cast<size_t>(std::min_element(held.begin(), held.end()) - held.begin());
 }
 

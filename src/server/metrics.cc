@@ -78,7 +78,7 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
        number(scheduler.waiting)},
       {"kv_cache_usage", "kv_cache_usage_perc", "KV pages in use, 0 to 1.", MetricType::Gauge, used},
       {"kv_cache_tokens", nullptr, "Tokens that the KV cache holds.", MetricType::Gauge,
-       number(counts.memory.kv_tokens)},
+       number(counts.memory.kv_tokens * counts.memory.replicas)},
       {"requests_total", nullptr, "Sequences accepted.", MetricType::Counter, number(counts.requests)},
       {"requests_ended_total", "request_success_total", "Sequences that came to their end.", MetricType::Counter,
        number(counts.ended)},
