@@ -38,7 +38,7 @@ Result<plan::MemoryPlan> PlanMemory(const engine::OpenedModel& model, const plan
                                     uint64_t memory) {
   auto available = static_cast<int64_t>(std::min<uint64_t>(memory, INT64_MAX));
   if (memory == 0) {
-    const Result<int64_t> free = device::Device::FreeBytesOfAll(options.backend, layout.ranks);
+    const Result<int64_t> free = device::Device::FreeBytesOfAll(options.backend, layout.world());
     if (!free.ok()) {
       return MakeError(Code::kCapacity,
                        fmt::format("{}, or say with --memory how much there will be", free.error().message));
@@ -69,6 +69,7 @@ Run AddPlan(CLI::App* app) {
     TRY_ASSIGN(const engine::OpenedModel model, flags->Open());
     TRY(flags->CheckPlacement(model.geometry, options.layout));
     TRY_ASSIGN(const plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
+    TRY(engine::CheckBackend(layout, options.backend));
     const plan::ElementBytes bytes = engine::BytesOf(model);
     const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, bytes);
     const Result<plan::MemoryPlan> memory = PlanMemory(model, layout, cost, options, own->memory);

@@ -33,11 +33,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
     return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
                                                layout.world() - 1, options.fault.rank));
   }
-  if (options.backend != Backend::kCpu && layout.world() > layout.ranks) {
-    return MakeError(Code::kUnsupported,
-                     "--pp, --dp: expected ranks on the processor, found --backend cuda, where one "
-                     "stage and one replica run; leave them out, or use --backend cpu");
-  }
+  TRY(CheckBackend(layout, options.backend));
   RankOptions rank_options;
   TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));
   const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));

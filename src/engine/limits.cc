@@ -155,6 +155,13 @@ class Sizing {
 
 }  // namespace
 
+Status CheckBackend(const plan::Layout& layout, Backend backend) {
+  if (backend == Backend::kCpu || layout.world() == layout.ranks) return {};
+  return MakeError(Code::kUnsupported,
+                   "--pp, --dp: expected ranks on the processor, found --backend cuda, where one stage and one replica "
+                   "run; leave them out, or use --backend cpu");
+}
+
 int ThreadsPerRank(const EngineOptions& options, int64_t ranks) {
   if (options.threads > 0) return options.threads;
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / ranks));

@@ -27,6 +27,9 @@ struct EngineSizes {
 Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout& layout, const plan::LayoutCost& cost,
                               const EngineOptions& options, int64_t available);
 
+/// Whether ranks of the layout run on `backend`.  Errors: kUnsupported for stages and replicas on GPUs.
+Status CheckBackend(const plan::Layout& layout, Backend backend);
+
 /// Threads of one rank.
 int ThreadsPerRank(const EngineOptions& options, int64_t ranks);
 

@@ -78,6 +78,7 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("plan demo --pp-layers 1,3", 2, {"--pp-layers", "8 in all"});
   Refused("plan demo --ranks 3 --pp 3 --dp 2", 2, {"at most 16", "2 replicas of 3 stages of 3"});
   Refused("generate demo -q --prompt hi --backend cuda --dp 2", 5, {"--dp", "--backend cpu"});
+  Refused("plan demo --backend cuda --pp 2", 5, {"--pp", "--backend cpu"});
   Refused("generate demo -q --prompt hi --temperature ''", 2, {"--temperature"});
   Refused("generate demo -q --prompt hi --logprobs 101", 2, {"--logprobs", "0 to 100"});
   Refused("generate demo -q --chat --prompt hi", 2, {"--chat"});
