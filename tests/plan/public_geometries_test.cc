@@ -104,7 +104,7 @@ Geometry GeometryOf(const PublicModel& model) {
 }
 
 Layout Plan(const Geometry& geometry, int64_t ranks, std::map<std::string, std::string> cuts = {}) {
-  Result<Layout> layout = MakeLayout(geometry, {ranks, 0, std::move(cuts)});
+  Result<Layout> layout = MakeLayout(geometry, {.ranks = ranks, .cuts = std::move(cuts)});
   CHECK_MSG(layout.ok(), layout.error().message);
   return std::move(layout).value();
 }
