@@ -5,8 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <limits>
 #include <map>
 #include <optional>
@@ -14,6 +12,7 @@
 
 #include "proof/collectives.h"
 #include "proof/gates.h"
+#include "proof/recorded_route.h"
 
 namespace trivet::proof {
 namespace {
@@ -128,53 +127,6 @@ std::vector<std::string> ChangedDimensions(const RecordedRun& a, const RecordedR
   return changed;
 }
 
-// A decision of a run with its slots, where they are recorded.
-struct Recorded {
-  const record::RouteHead* head = nullptr;
-  std::span<const record::RouteSlot> slots;
-};
-
-Recorded FindRoute(const RecordedRun& run, int64_t layer, int64_t token) {
-  for (const RankRun& rank : run.ranks) {
-    const auto& heads = rank.routes.heads;
-    const auto at = std::lower_bound(heads.begin(), heads.end(), Decision{layer, token},
-                                     [](const record::RouteHead& head, const Decision& wanted) {
-                                       return Decision{head.layer, head.token} < wanted;
-                                     });
-    if (at != heads.end() && at->layer == layer && at->token == token) {
-      return {&*at, rank.routes.Slots(static_cast<size_t>(at - heads.begin()))};
-    }
-  }
-  return {};
-}
-
-std::string Bits(float value) { return fmt::format("{:08x}", std::bit_cast<uint32_t>(value)); }
-
-// The first slot in which two decisions differ, and how near the choice was to another one.
-void DescribeRoute(const Recorded& a, const Recorded& b, Json* where, std::string* text) {
-  if (a.head == nullptr || b.head == nullptr) return;
-  for (size_t i = 0; i < std::min(a.slots.size(), b.slots.size()); ++i) {
-    const record::RouteSlot &x = a.slots[i], &y = b.slots[i];
-    const bool same = x.expert == y.expert && Bits(x.weight) == Bits(y.weight) && Bits(x.score) == Bits(y.score) &&
-                      Bits(x.selection) == Bits(y.selection);
-    if (same) continue;
-    where->update({{"slot", i},
-                   {"experts", {x.expert, y.expert}},
-                   {"weights", {Bits(x.weight), Bits(y.weight)}},
-                   {"scores", {Bits(x.score), Bits(y.score)}},
-                   {"selections", {Bits(x.selection), Bits(y.selection)}}});
-    *text += fmt::format("; slot {}: expert {} with weight {} against expert {} with weight {}", i, x.expert,
-                         Bits(x.weight), y.expert, Bits(y.weight));
-    break;
-  }
-  const double margin_a = static_cast<double>(a.slots.back().selection) - static_cast<double>(a.head->next);
-  const double margin_b = static_cast<double>(b.slots.back().selection) - static_cast<double>(b.head->next);
-  const double moved = std::fabs(static_cast<double>(a.slots.back().selection - b.slots.back().selection)) +
-                       std::fabs(static_cast<double>(a.head->next - b.head->next));
-  where->update({{"margins", {margin_a, margin_b}}, {"near_tie", std::min(margin_a, margin_b) <= moved}});
-  *text += fmt::format("; the last choice was ahead by {:.3g} and {:.3g}", margin_a, margin_b);
-}
-
 // The first vocabulary id whose logit differs, where logits are recorded.
 void DescribeLogits(const RecordedRun& a, const RecordedRun& b, int64_t token, Json* where, std::string* text) {
   const auto x = a.logits.find(token), y = b.logits.find(token);
@@ -195,6 +147,19 @@ Json RanksHolding(const RecordedRun& run, const Place& place) {
   return ranks;
 }
 
+// A record of a sum in words: where it is, how it was made and where a value was rounded.
+std::string SumText(const Json& record) {
+  if (!record.is_object()) return "";
+  const auto word = [&](const char* field) {
+    const Json& value = Member(record, field);
+    return value.is_string() ? value.get<std::string>() : DumpJson(value);
+  };
+  const std::string at = fmt::format("layer {} {}, ", word("layer"), word("site"));
+  if (word("kind") == "none") return at + "none in a group of one";
+  return at + fmt::format("{} of {} by {} ranks, order: {}, sum in {}, rounded: {}", word("actual"), word("payload"),
+                          Member(record, "ranks").size(), word("order"), word("accumulate"), word("round_at"));
+}
+
 Finding Differs(const RecordedRun& a, const RecordedRun& b, const Item& x, const Item& y,
                 const std::vector<std::string>& dimensions) {
   const auto [layer, number, token] = x.place;
@@ -212,17 +177,15 @@ Finding Differs(const RecordedRun& a, const RecordedRun& b, const Item& x, const
   Verdict verdict = Verdict::kBoundaryDigestMismatch;
   if (site == Site::kRoute) {
     verdict = Verdict::kRouteSemanticFingerprintMismatch;
-    DescribeRoute(FindRoute(a, layer, token), FindRoute(b, layer, token), &where, &text);
+    DescribeRoutes(FindRoute(a, {layer, token}), FindRoute(b, {layer, token}), &where, &text);
   } else if (site == Site::kLogits) {
     verdict = Verdict::kLogitsBytesMismatch;
     DescribeLogits(a, b, token, &where, &text);
   }
   if (!dimensions.empty()) text += fmt::format("; the layouts differ along {}", fmt::join(dimensions, " and "));
-  for (const char* field : {"round_at", "order"}) {
-    const Json &p = Member(where["reduction"]["a"], field), &q = Member(where["reduction"]["b"], field);
-    if (!p.is_null() && !q.is_null() && p != q && p != "none" && q != "none") {
-      text += fmt::format("; the sum before it says {} {} against {}", field, DumpJson(p), DumpJson(q));
-    }
+  const std::string of_a = SumText(where["reduction"]["a"]), of_b = SumText(where["reduction"]["b"]);
+  if (!of_a.empty() && !of_b.empty()) {
+    text += "; the last sum before it: " + of_a + (of_a == of_b ? " in both" : ", against " + of_b);
   }
   return Found(verdict, std::move(text), std::move(where));
 }
@@ -303,7 +266,7 @@ std::string Grade(const RecordedRun& a, const RecordedRun& b) {
   for (const RankRun& rank : a.ranks) {
     for (size_t i = 0; i < rank.routes.heads.size(); ++i) {
       const record::RouteHead& head = rank.routes.heads[i];
-      const Recorded other = FindRoute(b, head.layer, head.token);
+      const RecordedRoute other = FindRoute(b, {head.layer, head.token});
       if (other.head == nullptr) continue;
       const std::span<const record::RouteSlot> slots = rank.routes.Slots(i);
       std::vector<uint16_t> x, y;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "proof/gates.h"
+#include "proof/recorded_route.h"
 
 namespace trivet::proof {
 namespace {
@@ -264,7 +265,16 @@ Gate CheckReplicas(const RecordedRun& run) {
       (decision.record == nullptr ||
        KeyOf(*bound.record) < Place{decision.record->layer, static_cast<int>(Site::kRoute), decision.record->token});
   if (bound_first) return Disagrees(run, bound, Verdict::kBoundaryDigestMismatch, bound.record->site);
-  return Disagrees(run, decision, Verdict::kRouteSemanticFingerprintMismatch, Site::kRoute);
+  Finding finding = Disagrees(run, decision, Verdict::kRouteSemanticFingerprintMismatch, Site::kRoute);
+  // The first rank, and the first that differs from it.
+  const Decision where{decision.record->layer, decision.record->token};
+  const auto other = std::find_if(decision.values.begin(), decision.values.end(),
+                                  [&](const Digest& value) { return value != decision.values[0]; });
+  const auto rank_at = [&](size_t i) -> const RankRun& { return *ranks[static_cast<size_t>(decision.ranks[i])]; };
+  DescribeRoutes(FindRoute(rank_at(0), where),
+                 FindRoute(rank_at(static_cast<size_t>(other - decision.values.begin())), where), &finding.where,
+                 &finding.message);
+  return finding;
 }
 
 Gate CheckBounds(const RecordedRun& run) {

@@ -33,12 +33,12 @@ Json CountsJson(const Counts& counts) {
           {"collective_records", counts.collectives}};
 }
 
-Json FindingJson(const Gate& gate) {
-  if (!gate) return {{"verdict", 0}, {"name", VerdictName(Verdict::kPass)}};
-  return {{"verdict", static_cast<int>(gate->verdict)},
-          {"name", VerdictName(gate->verdict)},
-          {"message", gate->message},
-          {"where", gate->where}};
+// Decisions that did not come from the router.
+std::string ForcedText(const RecordedRun& run) {
+  const Json& routes = Member(run.run, "routes");
+  if (!routes.is_object()) return "";
+  return fmt::format(", {} decisions forced by a file and {} of them other than the router's own",
+                     DumpJson(Member(routes, "forced")), DumpJson(Member(routes, "other")));
 }
 
 std::string CountsText(const std::string& name, const RecordedRun& run, const Counts& counts) {
@@ -46,6 +46,7 @@ std::string CountsText(const std::string& name, const RecordedRun& run, const Co
       fmt::format("{}: level {}, {} ranks, {} decisions in {} copies, {} boundary digests, {} rows of logits", name,
                   record::LevelName(run.level), counts.ranks, counts.decisions, counts.decision_copies, counts.bounds,
                   counts.logits_rows);
+  text += ForcedText(run);
   if (counts.executions > 0) text += fmt::format(", {} executions", counts.executions);
   return text + fmt::format(", {} expert slots, {} records of sums: in order\n", counts.slots, counts.collectives);
 }
@@ -64,6 +65,14 @@ std::string FindingText(const std::string& name, const Finding& finding) {
 }
 
 }  // namespace
+
+Json GateJson(const Gate& gate) {
+  if (!gate) return {{"verdict", 0}, {"name", VerdictName(Verdict::kPass)}};
+  return {{"verdict", static_cast<int>(gate->verdict)},
+          {"name", VerdictName(gate->verdict)},
+          {"message", gate->message},
+          {"where", gate->where}};
+}
 
 Counts CountsOf(const RecordedRun& run) {
   Counts counts;
@@ -108,18 +117,19 @@ Report Verify(const std::vector<NamedFiles>& runs, const CompareOptions& options
     report.text += FindingText(name, *gate);
     if (report.finding.verdict != Verdict::kPass) return;
     report.finding = *gate;
-    report.json["finding"] = FindingJson(gate);
+    report.json["finding"] = GateJson(gate);
     report.json["finding"]["run"] = name;
   };
   std::vector<RecordedRun> read(runs.size());
   for (size_t i = 0; i < runs.size(); ++i) {
     const Gate gate = CheckRun(runs[i].files, &read[i]);
-    Json entry = FindingJson(gate);
+    Json entry = GateJson(gate);
     entry["run"] = runs[i].name;
     if (!gate) {
       const Counts counts = CountsOf(read[i]);
       entry["counts"] = CountsJson(counts);
       entry["gates"] = ClaimsOf(read[i].level);
+      if (const Json* routes = Find(read[i].run, "routes")) entry["routes"] = *routes;
       report.text += CountsText(runs[i].name, read[i], counts);
     }
     report.json["runs"].push_back(std::move(entry));
@@ -128,7 +138,7 @@ Report Verify(const std::vector<NamedFiles>& runs, const CompareOptions& options
   // A run that does not stand by itself proves nothing about another.
   for (size_t i = 1; i < runs.size() && report.finding.verdict == Verdict::kPass; ++i) {
     const Comparison found = Compare(read[0], read[i], options);
-    Json entry = FindingJson(found.gate);
+    Json entry = GateJson(found.gate);
     entry.update({{"a", runs[0].name},
                   {"b", runs[i].name},
                   {"dimensions", found.dimensions},

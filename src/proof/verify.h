@@ -25,6 +25,9 @@ struct Report {
   std::string text;  // lines for people
 };
 
+/// What a gate said: {"verdict", "name"}, and of a finding "message" and "where".
+Json GateJson(const Gate& gate);
+
 /// Judges one run, or several: the first one is what the others must equal.
 ///   runs  at least one
 Report Verify(const std::vector<NamedFiles>& runs, const CompareOptions& options);
