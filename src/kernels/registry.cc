@@ -35,6 +35,41 @@ std::vector<std::string> Runnable(const Target& target) {
   return names;
 }
 
+// What a row needs of the machine.
+std::string Needs(const Target& target, int64_t row_target) {
+  if (target.backend == Backend::kCpu) return fmt::format("vector unit {}", hwy::TargetName(row_target));
+  return fmt::format("compute capability {}", row_target);
+}
+
+// Why `row` is not the one that was chosen.
+template <class F>
+std::string Refusal(const Target& target, const KernelOptions& options, const KernelRow<F>& row,
+                    const KernelRow<F>& chosen) {
+  if (row.contract != Contract::kPortable && target.contract == Contract::kPortable) {
+    return "gives the bits of matrix units; expected portable ones";
+  }
+  if (!target.Runs(row.target, row.contract)) {
+    return fmt::format("needs {}; found a machine without it", Needs(target, row.target));
+  }
+  if (options.force.contains(std::string(F::kName))) return fmt::format("{} is forced", chosen.name);
+  if (&row < &chosen) return fmt::format("rows called {} are wanted", options.rows);
+  return fmt::format("{} stands before it", chosen.name);
+}
+
+template <class F>
+std::vector<RowAnswer> Explain(const Target& target, const KernelOptions& options, const KernelRow<F>& chosen) {
+  std::vector<RowAnswer> answers;
+  const bool forced = options.force.contains(std::string(F::kName));
+  for (const KernelRow<F>& row : RowsOf<F>(target.backend)) {
+    const bool taken = &row == &chosen;
+    const std::string reason = !taken   ? Refusal(target, options, row, chosen)
+                               : forced ? "forced"
+                                        : "the first that fits";
+    answers.push_back({std::string(row.name), taken, reason});
+  }
+  return answers;
+}
+
 }  // namespace
 
 Target CpuTarget() { return {Backend::kCpu, hwy::SupportedTargets()}; }
@@ -122,6 +157,23 @@ Result<Kernels> SelectKernels(Target target, const KernelOptions& options) {
   return MakeError(Code::kUsage, fmt::format("kernel rows: expected rows this machine runs ({}), found \"{}\"; choose "
                                              "one of them",
                                              RunnableRows(target), Quote(found)));
+}
+
+Result<std::vector<RowAnswer>> ExplainRows(Target target, const KernelOptions& options, const std::string& family) {
+  TRY_ASSIGN(const Kernels chosen, SelectKernels(target, options));
+  if (options.contract == Contract::kPortable) target.contract = Contract::kPortable;
+  std::vector<RowAnswer> answers;
+  std::vector<std::string> families;
+  ForEach(chosen, [&](auto row) {
+    using F = Family<decltype(row)>;
+    families.emplace_back(F::kName);
+    if (family == F::kName) answers = Explain<F>(target, options, *row);
+  });
+  if (!answers.empty()) return answers;
+  return MakeError(Code::kUsage,
+                   fmt::format("explain: expected allreduce or a kernel family ({}), found \"{}\"; choose "
+                               "one of them",
+                               fmt::join(families, ", "), Quote(family)));
 }
 
 }  // namespace trivet::kernels

@@ -59,4 +59,15 @@ Result<Kernels> SelectKernels(Target target, const KernelOptions& options);
 /// Row names of every family that `target` can run, in preference order.
 std::vector<std::vector<std::string>> RunnableRows(const Target& target);
 
+/// Why a row was taken or not.
+struct RowAnswer {
+  std::string row;
+  bool chosen = false;
+  std::string reason;  // the first that holds, with what was expected and what was found
+};
+
+/// Every row of a family for the target's backend, in preference order, as SelectKernels judges it.
+/// Errors:  kUsage for a family that there is not, listing those that there are; those of SelectKernels.
+Result<std::vector<RowAnswer>> ExplainRows(Target target, const KernelOptions& options, const std::string& family);
+
 }  // namespace trivet::kernels

@@ -53,6 +53,30 @@ TEST(Select, ANameIsWhole) {
   EXPECT_EQ(Chosen(3, "fake/e2"), "fake/e2");
 }
 
+TEST(ExplainRows, GivesAReasonForEveryRow) {
+  const auto answers = ExplainRows(CpuTarget(), {}, "gemm");
+  ASSERT_TRUE(answers.ok());
+  EXPECT_EQ(answers->size(), Gemm::Rows().size());
+  int64_t chosen = 0;
+  for (const RowAnswer& one : *answers) {
+    chosen += one.chosen ? 1 : 0;
+    EXPECT_NE(one.reason, "");
+    EXPECT_EQ(one.chosen, one.row == SelectKernels(CpuTarget(), {})->gemm->name);
+  }
+  EXPECT_EQ(chosen, 1);
+  const auto reason_of = [](const Target& target, const KernelOptions& options, const std::string& row) {
+    const std::vector<RowAnswer> rows = ExplainRows(target, options, "gemm").value();
+    for (const RowAnswer& one : rows) {
+      if (one.row == row) return one.reason;
+    }
+    return std::string("no such row");
+  };
+  EXPECT_THAT(reason_of({Backend::kCpu, 0}, {}, "gemm/avx512"), HasSubstr("needs vector unit"));
+  EXPECT_THAT(reason_of(CpuTarget(), {"", {{"gemm", "gemm/ref"}}}, "gemm/avx512"), HasSubstr("gemm/ref is forced"));
+  EXPECT_EQ(reason_of(CpuTarget(), {"", {{"gemm", "gemm/ref"}}}, "gemm/ref"), "forced");
+  EXPECT_EQ(ExplainRows(CpuTarget(), {}, "gem").error().code, Code::kUsage);
+}
+
 TEST(SelectKernels, DefaultsToTheFirstRunnableRowOfEveryFamily) {
   const Result<Kernels> chosen = SelectKernels(CpuTarget(), {});
   ASSERT_TRUE(chosen.ok());
