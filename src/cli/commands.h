@@ -50,6 +50,8 @@ Run AddPad(CLI::App* app);
 Run AddQuantize(CLI::App* app);
 /// Measures decode and prefill.
 Run AddBench(CLI::App* app);
+/// Says which way and which rows are taken, and why the others are not.
+Run AddExplain(CLI::App* app);
 /// Shows the machine, the kernel rows and what was chosen.
 Run AddDoctor(CLI::App* app);
 

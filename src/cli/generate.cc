@@ -202,6 +202,7 @@ Status Execute(const GenerateFlags& flags) {
     TRY(Batch(&session, &generator));
     PrintTimes(session, generator);
   }
+  SayForced(flags.engine, *session.loaded.engine);
   return session.loaded.engine->SealProof();
 }
 

@@ -62,6 +62,7 @@ void GenerateFlags::Add(CLI::App* app) {
   engine.sizes.prefix_cache = "on";
   engine.Add(app);
   proof.Add(app, ",--out");
+  engine.AddRoutes(app);
   app->add_option("--prompt,-p", prompt,
                   "one user turn, through the chat template where the model has one; standard input when absent");
   app->add_flag("--raw", raw, "continue the text itself, without the chat template");

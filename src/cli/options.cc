@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "cli/progress.h"
+#include "engine/knobs.h"
 
 namespace trivet::cli {
 
@@ -144,10 +145,26 @@ void EngineFlags::Add(CLI::App* app) {
       ->delimiter(',');
   app->add_option("--fault", fault,
                   "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
-                  "hand-bf16, wrong-slot, "
+                  "hand-bf16, wrong-slot, weight-bit, router-ulp, "
                   "die or hang, with :rank=N, such as partial-bf16:rank=1");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
+}
+
+Status AddForce(const std::string& text, engine::EngineOptions* options) {
+  const std::vector<std::string> pair = Split(text, '=');
+  if (pair.size() != 2) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
+  }
+  options->kernels.force[pair[0]] = pair[1];
+  return {};
+}
+
+void EngineFlags::AddRoutes(CLI::App* app) {
+  RefuseEmpty(app->add_option("--routes", routes,
+                              "safetensors file as `trivet routes export` writes it: its experts are chosen for the "
+                              "tokens that it has, whatever the router would choose"));
 }
 
 Result<engine::EngineOptions> EngineFlags::Options() const {
@@ -156,29 +173,16 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   TRY_ASSIGN(options.launch, engine::ParseLaunch(launch));
   TRY_ASSIGN(options.backend, ParseBackend(backend));
   TRY_ASSIGN(options.transport, comm::ParseTransport(transport));
-  if (numerics == "fast") {
-    options.numerics = kernels::Numerics::kFast;
-  } else if (numerics == "portable") {
-    options.kernels.contract = kernels::Contract::kPortable;
-  } else if (numerics != "exact") {
-    return MakeError(Code::kUsage, fmt::format("--numerics: expected exact, portable or fast, found \"{}\"; choose one",
-                                               Quote(numerics)));
-  }
+  TRY(engine::SetNumerics(numerics, &options));
   options.kernels.rows = rows;
-  for (const std::string& text : force) {
-    const std::vector<std::string> pair = Split(text, '=');
-    if (pair.size() != 2) {
-      return MakeError(Code::kUsage,
-                       fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
-    }
-    options.kernels.force[pair[0]] = pair[1];
-  }
+  for (const std::string& text : force) TRY(AddForce(text, &options));
   if (!fault.empty()) {
     TRY_ASSIGN(options.fault, comm::ParseFault(fault));
   }
   TRY(sizes.Fill(&options));
   options.threads = threads;
   options.strict = strict;
+  options.routes = routes;
   return options;
 }
 
@@ -204,6 +208,13 @@ Status ProofFlags::Fill(const std::string& command, engine::EngineOptions* optio
   // A position that is found in the cache is computed by nobody, so there is nothing to record of it.
   if (options->proof.on()) options->prefix_cache = false;
   return {};
+}
+
+void SayForced(const EngineFlags& flags, const engine::Engine& engine) {
+  const std::optional<model::ForcedCounts> forced = engine.forced();
+  if (flags.quiet || !forced) return;
+  std::fprintf(stderr, "routes: %ld decisions forced, %ld of them other than the router's own\n", forced->decisions,
+               forced->other);
 }
 
 std::string ProgramDir() {

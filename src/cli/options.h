@@ -74,10 +74,16 @@ struct EngineFlags {
   int threads = 0;
   bool strict = false;
   bool quiet = false;
+  std::string routes;  // file of choices of experts that are forced; empty: none
   void Add(CLI::App* app);
+  /// --routes, for commands that know which request has which number.
+  void AddRoutes(CLI::App* app);
   /// Errors: kUsage.
   Result<engine::EngineOptions> Options() const;
 };
+
+/// Takes a kernel row by "FAMILY=ROW".  Errors: kUsage.
+Status AddForce(const std::string& text, engine::EngineOptions* options);
 
 /// Flags about what a run records of itself.
 struct ProofFlags {
@@ -101,6 +107,9 @@ struct Loaded {
 ///   meanwhile  called now and then on this thread; may be empty
 Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
                     const std::function<void()>& meanwhile = {});
+
+/// Says on standard error what --routes forced, unless quiet or without it.
+void SayForced(const EngineFlags& flags, const engine::Engine& engine);
 
 /// Folder of the running program.
 std::string ProgramDir();

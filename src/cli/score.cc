@@ -172,6 +172,7 @@ Status Execute(const ScoreFlags& flags) {
   if (loaded.engine->saturated()) {
     std::fprintf(stderr, "notice: some sums saturated; the logits are those of saturated sums\n");
   }
+  SayForced(flags.engine, *loaded.engine);
   const plan::Geometry& geometry = loaded.model->geometry;
   if (flags.logprobs || flags.perplexity) PrintLogprobs(flags, geometry, sequences, scored);
   if (!flags.out.empty()) TRY(WriteScores(flags, geometry, sequences, scored));
@@ -191,6 +192,7 @@ Run AddScore(CLI::App* app) {
   app->add_flag("--logprobs", flags->logprobs, "print log-probabilities of the tokens as JSON lines");
   app->add_flag("--perplexity", flags->perplexity, "print perplexities as JSON lines");
   flags->proof.Add(app, "");
+  flags->engine.AddRoutes(app);
   return [flags] { return Execute(*flags); };
 }
 

@@ -46,6 +46,8 @@ class Communicator {
 
   int64_t rank() const { return rank_; }
   int64_t size() const { return group_->ranks(); }
+  /// The planted fault, for those who make mistakes outside of sums.
+  const Fault& fault() const { return fault_; }
   std::atomic<uint32_t>* tick() { return &group_->progress(rank_); }
 
   /// Says where the values that AllReduce and GatherColumns are given live, and how they go to the other ranks; without
@@ -64,7 +66,10 @@ class Communicator {
   PeerTransport* peer() const { return peer_.get(); }
 
   /// Whether AllReduce can be part of a recorded graph: what goes through the host cannot.
-  bool recordable() const { return (size() == 1 && fault_.kind == FaultKind::kNone) || peer_ != nullptr; }
+  bool recordable() const {
+    if (fault_.kind == FaultKind::kRouterUlp) return false;
+    return (size() == 1 && fault_.kind == FaultKind::kNone) || peer_ != nullptr;
+  }
 
   /// Replaces `values` on every rank by the sum over ranks. On a GPU it happens in the order of the thread's stream,
   /// and what fails there is an error of the next GatherColumns or Wait.

@@ -19,6 +19,8 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
                               {"fallback", FaultKind::kFallback},
                               {"hand-bf16", FaultKind::kHandBF16},
                               {"wrong-slot", FaultKind::kWrongSlot},
+                              {"weight-bit", FaultKind::kWeightBit},
+                              {"router-ulp", FaultKind::kRouterUlp},
                               {"die", FaultKind::kDie},
                               {"hang", FaultKind::kHang}};
 
@@ -28,8 +30,8 @@ Result<Fault> ParseFault(const std::string& text) {
   const Error bad = MakeError(
       Code::kUsage,
       fmt::format(
-          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, hand-bf16, wrong-slot, die or "
-          "hang, with :rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
+          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, hand-bf16, wrong-slot, "
+          "weight-bit, router-ulp, die or hang, with :rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
           Quote(text)));
   const std::vector<std::string> parts = Split(text, ':');
   Fault fault;

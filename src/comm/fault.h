@@ -19,6 +19,8 @@ enum class FaultKind {
   kFallback,     // every rank takes the other algorithm than its size asks for, and nobody says why
   kHandBF16,     // a rank rounds what it hands on, rows to the next stage, to bf16
   kWrongSlot,    // a rank's first two experts of layer `site` lie in each other's slots
+  kWeightBit,    // one bit of the first expert of layer `site` is another in a rank's memory
+  kRouterUlp,    // a rank's router takes the largest logit of the first token in layer `site` one step higher
   kDie,          // the rank exits
   kHang,         // the rank stops making progress
 };
@@ -27,7 +29,7 @@ enum class FaultKind {
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   int64_t rank = 0;
-  int64_t site = 0;  // the n-th reduction of a step, from 0; kWrongSlot: the layer
+  int64_t site = 0;  // the n-th reduction of a step, from 0; kWrongSlot, kWeightBit and kRouterUlp: the layer
   int64_t step = 0;  // kDie and kHang: the step
 
   bool Hits(FaultKind which, int64_t at_rank) const { return kind == which && rank == at_rank; }

@@ -9,16 +9,20 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "engine/knobs.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
+#include "engine/routes.h"
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
 
-Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options)
+Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options,
+               std::unique_ptr<const model::RouteTable> routes)
     : model_(model),
       options_(options),
       layout_(std::move(layout)),
+      routes_(std::move(routes)),
       rank_options_(std::move(rank_options)),
       logits_(static_cast<size_t>(layout_.replicas)),
       hidden_(logits_.size()) {
@@ -47,11 +51,20 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;
+  std::unique_ptr<const model::RouteTable> routes;
+  if (!options.routes.empty()) {
+    if (layout.world() > layout.ranks) {
+      return MakeError(Code::kUnsupported,
+                       "--routes: expected one stage and one replica, found more; leave out --pp and --dp");
+    }
+    TRY_ASSIGN(routes, ReadRoutes(options.routes, model, options.backend));
+    rank_options.routes = routes.get();
+  }
   if (options.proof.on()) {
     TRY(proof::MakeRunDir(options.proof.dir));
     rank_options.group = Hex(Hash128(fmt::format("{} {} {}", options.proof.dir, ::getpid(), NowUs())));
   }
-  std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options));
+  std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options, std::move(routes)));
   engine->memory_ = std::move(sizes.memory);
   TRY(engine->StartRanks(progress));
   return engine;
@@ -193,6 +206,28 @@ Status Engine::CheckRange() const {
   return {};
 }
 
+// A choice belongs to a token at a place. Forced on another one, it would prove nothing.
+Status Engine::CheckForced(const sched::StepPlan& plan) const {
+  if (routes_ == nullptr) return {};
+  for (const sched::Span& span : plan.spans) {
+    for (int32_t i = 0; i < span.count; ++i) {
+      const int64_t request = static_cast<int64_t>(span.seq), position = int64_t{span.start} + i;
+      const TokenId token = plan.tokens[static_cast<size_t>(span.token_begin + i)];
+      const std::optional<int32_t> wanted = routes_->TokenAt(request, position);
+      if (!wanted || *wanted == token) continue;
+      return MakeError(Code::kInvalid,
+                       fmt::format("{}: request {}, position {}: expected token {}, for which it has experts, found "
+                                   "{}; give the tokens that were recorded, or no --routes",
+                                   options_.routes, request, position, *wanted, token));
+    }
+  }
+  return {};
+}
+
+std::optional<model::ForcedCounts> Engine::forced() const {
+  return routes_ == nullptr ? std::nullopt : std::optional(worker_->forced()->counts());
+}
+
 Result<bool> Engine::Step(const LogitsSink& sink) {
   if (failure_) return *failure_;
   Result<bool> stepped = RunStep(sink);
@@ -217,6 +252,7 @@ Result<bool> Engine::RunStep(const LogitsSink& sink) {
   }
   times_.schedule_us += NowUs() - begin;
   if (step_tokens_ == 0) return false;
+  for (const sched::StepPlan& plan : joint_.plans) TRY(CheckForced(plan));
   TRY(Compute());
   for (shown_ = 0; shown_ < schedulers_.size(); ++shown_) {
     const sched::StepPlan& plan = joint_.plans[shown_];
@@ -287,40 +323,8 @@ void Engine::NoteStep(const sched::StepPlan& plan, const std::vector<sched::Samp
   }
 }
 
-Json Engine::KnobsJson() const {
-  constexpr const char* kLayout = "layout that the shards were loaded by";
-  const comm::Communicator& stage = worker_->stage();
-  const auto stages = static_cast<int64_t>(layout_.stages.size());
-  const std::string contract = worker_->Contract();
-  const sched::SchedulerLimits& planned = rank_options_.limits;
-  const sched::SchedulerLimits& live = limits();
-  const plan::Placement placement = GroupsOf(model_.geometry, layout_).placement;
-  std::vector<Knob> knobs = {
-      {"parallel.tp", options_.layout.ranks, layout_.ranks, stage.size(), "communicator"},
-      {"parallel.pp", options_.layout.stages, stages,
-       worker_->world().size() / stage.size() / static_cast<int64_t>(schedulers_.size()), "communicators"},
-      {"parallel.dp", options_.layout.replicas, layout_.replicas, schedulers_.size(), "schedulers"},
-      {"parallel.ep", options_.layout.ep, placement.ep_size(), placement.ep_size(), kLayout},
-      {"placement.version", options_.layout.placement ? options_.layout.placement->version : "auto", placement.version,
-       placement.version, kLayout},
-      {"numerics.contract", options_.numerics == kernels::Numerics::kExact ? "exact" : "fast", contract, contract,
-       "rows that run"},
-      {"backend", BackendName(options_.backend), BackendName(rank_options_.backend),
-       BackendName(worker_->device().backend()), "device"},
-      {"threads", options_.threads, rank_options_.threads, worker_->threads(), "thread pool"},
-      {"kv.dtype", cache::KvDtypeName(options_.kv_dtype), cache::KvDtypeName(rank_options_.kv_dtype),
-       cache::KvDtypeName(worker_->kv_dtype()), "caches"},
-      {"kv.prefix_cache", options_.prefix_cache, planned.prefix_cache, live.prefix_cache, "scheduler"},
-      {"batch.prefill_chunk", options_.prefill_chunk, planned.prefill_chunk, live.prefill_chunk, "scheduler"},
-      {"batch.max_sequences", options_.max_sequences, planned.max_sequences, live.max_sequences, "scheduler"}};
-  for (const plan::AxisPlan& axis : layout_.axes) {
-    const auto asked = options_.layout.cuts.find(axis.axis);
-    knobs.push_back({"cut." + axis.axis, asked == options_.layout.cuts.end() ? "auto" : asked->second, axis.cut,
-                     axis.cut, "layout that the shards were loaded by"});
-  }
-  Json list = Json::array();
-  for (const Knob& knob : knobs) list.push_back(KnobJson(knob));
-  return list;
+std::vector<proof::Knob> Engine::Knobs() const {
+  return ReadKnobs({options_, rank_options_, model_, layout_, schedulers_, *worker_, *ranks_});
 }
 
 Status Engine::SealProof() {
@@ -328,7 +332,8 @@ Status Engine::SealProof() {
   if (failure_) return *failure_;
   failure_ = MakeError(Code::kUsage, "engine: expected no step after the run was sealed, found one");
   TRY(worker_->WriteEvidence());
-  TRY_ASSIGN(Json identity, IdentityJson(model_, worker_->Contract()));
+  ThreadPool pool(static_cast<int>(layout_.ranks) * rank_options_.threads);  // those of all ranks, which wait
+  TRY_ASSIGN(Json identity, IdentityJson(model_, worker_->Contract(), &pool));
   const plan::Placement placement = GroupsOf(model_.geometry, layout_).placement;
   proof::Files files;
   Json versions = Json::array();
@@ -336,20 +341,25 @@ Status Engine::SealProof() {
     versions.push_back(placement.version);
     files["placement/0.json"] = proof::JsonText(placement.PlanFragment());
   }
-  const Json run = {{"schema", "trivet.run.v1"},
-                    {"group", rank_options_.group},
-                    {"command", options_.proof.command},
-                    {"model", model_.name},
-                    {"level", record::LevelName(options_.proof.level)},
-                    {"identity", std::move(identity)},
-                    {"router", RouterJson(model_.geometry)},
-                    {"layers", model_.geometry.layers.size()},
-                    {"hidden", model_.geometry.hidden},
-                    {"vocab", model_.geometry.vocab},
-                    {"placement", versions},
-                    {"requests", RequestsJson(requests_)},
-                    {"knobs", KnobsJson()},
-                    {"claims", proof::ClaimsOf(options_.proof.level)}};
+  Json knobs = Json::array();
+  for (const proof::Knob& knob : Knobs()) knobs.push_back(proof::KnobJson(knob, proof::StatusOf(knob)));
+  Json run = {{"schema", "trivet.run.v1"},
+              {"group", rank_options_.group},
+              {"command", options_.proof.command},
+              {"model", model_.name},
+              {"level", record::LevelName(options_.proof.level)},
+              {"identity", std::move(identity)},
+              {"router", RouterJson(model_.geometry)},
+              {"layers", model_.geometry.layers.size()},
+              {"hidden", model_.geometry.hidden},
+              {"vocab", model_.geometry.vocab},
+              {"placement", versions},
+              {"requests", RequestsJson(requests_)},
+              {"knobs", knobs},
+              {"claims", proof::ClaimsOf(options_.proof.level)}};
+  if (routes_ != nullptr) {
+    run["routes"] = {{"content", Hex(routes_->content)}, {"forced", forced()->decisions}, {"other", forced()->other}};
+  }
   files["run.json"] = proof::JsonText(run);
   files["layout.json"] = proof::JsonText(RecordedLayout(model_.geometry, layout_, rank_options_.group, requests_));
   TRY(proof::WriteFiles(options_.proof.dir, files));

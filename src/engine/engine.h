@@ -15,6 +15,7 @@
 #include "engine/rank.h"
 #include "plan/layout.h"
 #include "plan/memory_plan.h"
+#include "proof/knobs.h"
 #include "sched/scheduler.h"
 
 namespace trivet::engine {
@@ -38,6 +39,7 @@ struct EngineOptions {
   bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
   comm::Fault fault;
+  std::string routes;  // file of choices of experts that are forced (engine/routes.h); empty: none
   ProofOptions proof;
   bool strict = false;  // a saturated sum is an error instead of a notice
 };
@@ -89,6 +91,9 @@ class Engine {
   /// Errors:  kIo; kPeer. Without this call, or after an error, the folder has no seal.
   Status SealProof();
 
+  /// The settings, read back from the objects that run.
+  std::vector<proof::Knob> Knobs() const;
+
   /// Looks after the ranks while there is nothing to do.  Errors: as Step, when one of them has died.
   Status Watch();
 
@@ -112,6 +117,8 @@ class Engine {
   const sched::SchedulerLimits& limits() const { return schedulers_[0].limits(); }
   /// Of all replicas together.
   sched::SchedulerCounts counts() const;
+  /// What --routes forced so far; nothing without it.
+  std::optional<model::ForcedCounts> forced() const;
   /// Rank 0's device, of the thread that started the engine.
   const device::Device& device() const { return worker_->device(); }
   /// Why ranks on GPUs exchange through the host; empty when they do not.
@@ -122,22 +129,24 @@ class Engine {
   bool saturated() const { return (worker_->range_flags() & kernels::kSaturated) != 0; }
 
  private:
-  Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options);
+  Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options,
+         std::unique_ptr<const model::RouteTable> routes);
   Result<std::vector<comm::Group*>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
   Result<bool> RunStep(const LogitsSink& sink);
   Status Compute();
   Result<std::vector<sched::SampledToken>> Sample(size_t replica, const LogitsSink& sink);
   Status CheckRange() const;
+  Status CheckForced(const sched::StepPlan& plan) const;
   void NoteRequest(const sched::Request& request, size_t replica);
   void NoteStep(const sched::StepPlan& plan, const std::vector<sched::SampledToken>& sampled);
   size_t ReplicaFor() const;
   const sched::Sequence& SequenceOf(SeqId id) const;
-  Json KnobsJson() const;
 
   const OpenedModel& model_;
   const EngineOptions options_;
   const plan::Layout layout_;
+  const std::unique_ptr<const model::RouteTable> routes_;
   const RankOptions rank_options_;
   std::vector<sched::Scheduler> schedulers_;  // by replica
   std::map<SeqId, size_t> replica_of_;        // of every sequence that has not been finished

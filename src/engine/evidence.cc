@@ -135,23 +135,15 @@ Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record
           {"shared", Ranges(layout, "channel", [](const RankShard& shard) { return RangeOf(shard.shared); })}};
 }
 
-Json KnobJson(const Knob& knob) {
-  const bool applied = knob.actual == knob.materialized;
-  return {{"path", knob.path},
-          {"requested", knob.requested},
-          {"materialized", knob.materialized},
-          {"actual", knob.actual},
-          {"status", applied ? "applied" : "fallback"},
-          {"evidence", knob.evidence}};
-}
+std::string ConfigDigest(const OpenedModel& model) { return Hex(Hash128(DumpJson(model.files.text_config))); }
 
-Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract) {
-  TRY_ASSIGN(const Digest checkpoint, CheckpointDigest(model.checkpoint));
+Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract, ThreadPool* pool) {
+  TRY_ASSIGN(const Digest checkpoint, CheckpointDigest(model.checkpoint, pool));
   // A GGUF file has its tokenizer in it.
   const Result<std::string> tokenizer = ReadTextFile(model.files.dir + "/tokenizer.json", int64_t{1} << 30);
   return Json{{"family", model.geometry.family},
               {"checkpoint", Hex(checkpoint)},
-              {"config", Hex(Hash128(DumpJson(model.files.text_config)))},
+              {"config", ConfigDigest(model)},
               {"tokenizer", tokenizer.ok() ? Hex(Hash128(*tokenizer)) : "none"},
               {"contract", contract}};
 }

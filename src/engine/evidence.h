@@ -10,6 +10,7 @@
 #include "base/ids.h"
 #include "base/json.h"
 #include "base/result.h"
+#include "base/thread_pool.h"
 #include "cache/caches.h"
 #include "engine/open_model.h"
 #include "kernels/registry.h"
@@ -49,15 +50,6 @@ record::LogOptions LogOptionsOf(const plan::Geometry& geometry, const plan::Layo
 /// Which units of the axis summed at a site each rank of a stage holds; null where there are none.
 Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record::Site site, int64_t layer);
 
-/// One setting: as it was asked for, as it was planned, and as the running objects have it.
-struct Knob {
-  std::string path;
-  Json requested, materialized, actual;
-  std::string evidence;  // where `actual` was read
-};
-/// A setting as the run has it, with whether it applied.
-Json KnobJson(const Knob& knob);
-
 /// A request of the run.
 struct RecordedRequest {
   SeqId id{};
@@ -67,9 +59,12 @@ struct RecordedRequest {
   int64_t replica = 0;      // that computes them
 };
 
+/// The name of a model's config: what its geometry follows from.
+std::string ConfigDigest(const OpenedModel& model);
+
 /// Identity of model, tokenizer and arithmetic. Reads all weights.
 /// Errors:  those of reading.
-Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract);
+Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract, ThreadPool* pool);
 
 /// What the router is.
 Json RouterJson(const plan::Geometry& geometry);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include "engine/load.h"
@@ -59,6 +60,21 @@ Result<model::LoadedTensors> LoadExpert(const OpenedModel& model, const plan::Sh
     if (tensor.name.starts_with(at)) map.tensors.push_back(tensor);
   }
   return LoadShard(model, map, {device::Device(), pool}, {}, {});
+}
+
+// Part of a tensor of the checkpoint, and the digest of its bytes.
+struct Piece {
+  size_t tensor = 0;
+  int64_t offset = 0;
+  Digest digest;
+};
+constexpr int64_t kPieceBytes = int64_t{4} << 20;
+
+Status Read(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorInfo& info, Piece* piece) {
+  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kPieceBytes, info.bytes - piece->offset)));
+  TRY(checkpoint.Read(info, piece->offset, bytes));
+  piece->digest = Hash128(std::span<const std::byte>(bytes));
+  return {};
 }
 
 std::string SlotPrefix(int64_t layer, int64_t slot) { return fmt::format("layers.{}.moe.expert.{}.", layer, slot); }
@@ -128,17 +144,31 @@ Result<Json> ExpertDigests(const OpenedModel& model, const ExpertPlace& place, c
   return Json{{"experts", experts}, {"reference", reference}};
 }
 
-Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint) {
+Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint, ThreadPool* pool) {
+  const std::vector<checkpoint::TensorInfo>& tensors = checkpoint.tensors();
+  std::vector<Piece> pieces;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    for (int64_t at = 0; at < tensors[i].bytes; at += kPieceBytes) pieces.push_back({i, at, {}});
+  }
+  std::mutex mutex;
+  Status status;  // the first that failed
+  pool->ParallelFor(static_cast<int64_t>(pieces.size()), 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      Piece& piece = pieces[static_cast<size_t>(i)];
+      const Status read = Read(checkpoint, tensors[piece.tensor], &piece);
+      const std::lock_guard<std::mutex> lock(mutex);
+      if (!read.ok() && status.ok()) status = read;
+    }
+  });
+  TRY(status);
   Digest sum;
-  std::vector<std::byte> bytes;
-  constexpr int64_t kPiece = int64_t{4} << 20;
-  for (const checkpoint::TensorInfo& info : checkpoint.tensors()) {
+  size_t next = 0;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const checkpoint::TensorInfo& info = tensors[i];
     Digest content =
         Hash128(fmt::format("{} {} [{}]", info.name, static_cast<int>(info.dtype), fmt::join(info.shape, ",")));
-    for (int64_t at = 0; at < info.bytes; at += kPiece) {
-      bytes.resize(static_cast<size_t>(std::min(kPiece, info.bytes - at)));
-      TRY(checkpoint.Read(info, at, bytes));
-      const Digest piece = Hash128(std::span<const std::byte>(bytes));
+    for (; next < pieces.size() && pieces[next].tensor == i; ++next) {
+      const Digest& piece = pieces[next].digest;
       const uint64_t chained[] = {content.low, content.high, piece.low, piece.high};
       content = Hash128(std::as_bytes(std::span(chained)));
     }

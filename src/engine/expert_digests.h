@@ -34,8 +34,8 @@ Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& dev
 Result<Json> ExpertDigests(const OpenedModel& model, const ExpertPlace& place, const model::LoadedTensors& tensors,
                            const device::Device& device, ThreadPool* pool);
 
-/// The digest of all weights of a checkpoint: names, types, shapes and bytes.
+/// The digest of all weights of a checkpoint: names, types, shapes and bytes; the same for any number of threads.
 /// Errors:  those of reading.
-Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint);
+Result<Digest> CheckpointDigest(const checkpoint::Checkpoint& checkpoint, ThreadPool* pool);
 
 }  // namespace trivet::engine

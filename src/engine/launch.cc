@@ -41,6 +41,8 @@ Result<Launch> ParseLaunch(const std::string& text) {
                    fmt::format("--launch: expected threads or processes, found \"{}\"; choose one", Quote(text)));
 }
 
+const char* LaunchName(Launch launch) { return launch == Launch::kThreads ? "threads" : "processes"; }
+
 Result<std::unique_ptr<Ranks>> Ranks::Start(Launch launch, comm::Group* group, const RankBody& body) {
   std::unique_ptr<Ranks> ranks(new Ranks(launch, group));
   for (int64_t rank = 1; rank < group->ranks(); ++rank) {
@@ -97,6 +99,11 @@ std::optional<std::string> Ranks::DeadProcess() {
                        process.rank, process.pid, WEXITSTATUS(status));
   }
   return std::nullopt;
+}
+
+std::optional<Launch> Ranks::running() const {
+  if (!processes_.empty()) return Launch::kProcesses;
+  return threads_.empty() ? std::nullopt : std::optional(Launch::kThreads);
 }
 
 void Ranks::Watch() {

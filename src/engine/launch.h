@@ -19,6 +19,8 @@ enum class Launch { kThreads, kProcesses };
 
 /// Parses "threads" or "processes".  Errors: kUsage.
 Result<Launch> ParseLaunch(const std::string& text);
+/// The inverse.
+const char* LaunchName(Launch launch);
 
 /// What a rank runs, from start to end of its life.  An error aborts the group with its message.
 using RankBody = std::function<Status(int64_t rank)>;
@@ -33,6 +35,9 @@ class Ranks {
   ~Ranks();
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
+
+  /// How the ranks beside the caller run, by what was started; nothing where there are none.
+  std::optional<Launch> running() const;
 
   /// Aborts the group when a process has ended, for whoever works long without waiting for its peers.
   void Watch();

@@ -34,6 +34,28 @@ void SwapExperts(int64_t layer, model::LoadedTensors* tensors) {
   }
 }
 
+// Changes the first weight of a layer's first expert by one bit: the planted fault of a damaged copy of it.
+void FlipBit(int64_t layer, const device::Device& device, model::LoadedTensors* tensors) {
+  const auto found = tensors->find(fmt::format("layers.{}.moe.expert.0.gate_up", layer));
+  if (found == tensors->end()) return;
+  std::byte first{};
+  device.Download(&first, found->second.buffer.data(), 1);
+  first ^= std::byte{1};
+  device.Upload(found->second.buffer.data(), &first, 1);
+}
+
+// The tokens of a step by the names that no schedule changes.
+std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
+  std::vector<int64_t> tokens(plan.tokens.size(), record::kPadding);
+  for (const sched::Span& span : plan.spans) {
+    for (int32_t i = 0; i < span.count; ++i) {
+      tokens[static_cast<size_t>(span.token_begin + i)] =
+          record::GlobalToken(static_cast<int64_t>(span.seq), int64_t{span.start} + i);
+    }
+  }
+  return tokens;
+}
+
 }  // namespace
 
 model::StepSize StepSizeOf(const sched::SchedulerLimits& limits) {
@@ -89,17 +111,19 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, {device_, &pool_}, progress, check));
   if (options_.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
   if (options_.fault.Hits(comm::FaultKind::kWrongSlot, rank)) SwapExperts(options_.fault.site, &tensors);
+  if (options_.fault.Hits(comm::FaultKind::kWeightBit, rank)) FlipBit(options_.fault.site, device_, &tensors);
   TRY_ASSIGN(model::Weights weights, model::Weights::Bind(device_, geometry, shard_, std::move(tensors)));
   if (options_.proof.on()) {
     log_ = std::make_unique<record::RunLog>(LogOptionsOf(geometry, layout_, options_.proof, Contract()));
   }
+  if (options_.routes != nullptr) forced_ = std::make_unique<model::ForcedRoutes>(options_.routes);
   const int64_t before = shard_.stage.first() ? rank : rank - layout_.ranks;
   const int64_t after = shard_.stage.last ? rank : rank + layout_.ranks;
-  const model::Runtime runtime{geometry,  layout_,           shard_,
-                               kernels_,  options_.numerics, device_,
-                               tables_,   comms_.stage,      {world, before, after},
-                               pool_,     workspace_,        caches_,
-                               log_.get()};
+  const model::Runtime runtime{geometry,   layout_,           shard_,
+                               kernels_,   options_.numerics, device_,
+                               tables_,    comms_.stage,      {world, before, after},
+                               pool_,      workspace_,        caches_,
+                               log_.get(), forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   return comms_.stage.Connect(device_, options_.transport);
 }
@@ -177,6 +201,7 @@ Status RankWorker::Compute(const sched::StepPlan& plan, const model::StepOutput&
     spans.push_back({span.token_begin, span.count, span.start, span.state_slot, plan.pages.data() + span.page_begin});
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
+  if (forced_ != nullptr) forced_->BeginStep(GlobalTokens(plan));
   BeginLog(plan);
   for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
   TRY(model_->Forward({plan.tokens, spans, plan.pages, rows}, output));

@@ -35,7 +35,8 @@ struct RankOptions {
   comm::Transport transport = comm::Transport::kAuto;
   comm::Fault fault;
   ProofOptions proof;
-  std::string group;  // the run's name, for what it records
+  const model::RouteTable* routes = nullptr;  // choices of experts that are forced, when asked for
+  std::string group;                          // the run's name, for what it records
 };
 
 /// A rank's ends of its groups.
@@ -81,6 +82,8 @@ class RankWorker {
   comm::Communicator& world() { return comms_.world; }
   /// Of the ranks of its stage.
   comm::Communicator& stage() { return comms_.stage; }
+  /// What was forced on this rank; null when nothing is.
+  const model::ForcedRoutes* forced() const { return forced_.get(); }
   /// What this rank has recorded; null when nothing is.
   const record::RunLog* log() const { return log_.get(); }
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
@@ -114,6 +117,7 @@ class RankWorker {
   device::Workspace workspace_;
   cache::Caches caches_;
   std::unique_ptr<record::RunLog> log_;
+  std::unique_ptr<model::ForcedRoutes> forced_;
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   const plan::RankPlace place_;

@@ -70,6 +70,10 @@ enum class RouterKind {
 ///   correction  [E], or null for zeros; of kSigmoid
 ///   experts     [T, top_k] logical ids;  weights [T, top_k];  range: tokens [begin, end)
 ///   slot_of     [E] local slot of each expert or -1, or null for experts themselves; experts then holds slots
+///   forced      [T, top_k] experts that are chosen instead, each once, in the order in which they would have been; -1
+///   at
+///               the first leaves a row free; null: all are free. Only rows of a processor take it
+///   other       [T], beside forced: 1 where these are other experts than the own choice, else 0
 ///   record      what a record of the choice asks for, all or nothing: [T, top_k] logical ids; [T, top_k] the values
 ///   that
 ///               become weights (logits or sigmoids); [T, top_k + 1] those that the choice was made by, in its order,
@@ -95,6 +99,8 @@ struct Route {
     float scaling = 1;
     const int32_t* slot_of = nullptr;
     Record record = {};
+    const int32_t* forced = nullptr;
+    int32_t* other = nullptr;
   };
   static constexpr std::string_view kName = "route";
   static std::span<const KernelRow<Route>> Rows();

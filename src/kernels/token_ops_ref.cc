@@ -43,12 +43,38 @@ void SoftmaxWeights(const Route::Args& args, const float* logits, float* weights
 void KeepChoice(const Route::Args& args, int64_t t, const float* values, const float* scores) {
   if (args.record.experts == nullptr) return;
   const int64_t k = args.top_k;
+  const int32_t* experts = args.experts + t * k;
   std::vector<int32_t> index(static_cast<size_t>(k + 1));
   std::vector<float> best(index.size(), -std::numeric_limits<float>::infinity());
   TopK(values, args.experts_total, std::min(k + 1, args.experts_total), index.data(), best.data());
-  std::copy_n(index.begin(), k, args.record.experts + t * k);
-  std::copy(best.begin(), best.end(), args.record.choice + t * (k + 1));
-  for (int64_t i = 0; i < k; ++i) args.record.scores[t * k + i] = scores[index[static_cast<size_t>(i)]];
+  // One of them was not chosen, unless all experts were.
+  size_t next = 0;
+  while (next < index.size() - 1 && std::find(experts, experts + k, index[next]) != experts + k) ++next;
+  for (int64_t i = 0; i < k; ++i) {
+    args.record.experts[t * k + i] = experts[i];
+    args.record.scores[t * k + i] = scores[experts[i]];
+    args.record.choice[t * (k + 1) + i] = values[experts[i]];
+  }
+  args.record.choice[t * (k + 1) + k] = best[next];
+}
+
+// Replaces the choice of one token by the experts that are forced on it, in the order of the values.
+//   values  [E] what the choice was made by
+void ForceChoice(const Route::Args& args, int64_t t, const float* values) {
+  if (args.forced == nullptr) return;
+  args.other[t] = 0;
+  const int64_t k = args.top_k;
+  const int32_t* forced = args.forced + t * k;
+  if (forced[0] < 0) return;
+  int32_t* experts = args.experts + t * k;
+  std::vector<int32_t> wanted(forced, forced + k), own(experts, experts + k), index(wanted.size());
+  std::sort(wanted.begin(), wanted.end());
+  std::sort(own.begin(), own.end());
+  args.other[t] = wanted == own ? 0 : 1;
+  std::vector<float> of_wanted, best(wanted.size());
+  for (const int32_t expert : wanted) of_wanted.push_back(values[expert]);
+  TopK(of_wanted.data(), k, k, index.data(), best.data());
+  for (size_t i = 0; i < index.size(); ++i) experts[i] = wanted[static_cast<size_t>(index[i])];
 }
 
 // Turns the chosen experts into their slots.
@@ -115,7 +141,9 @@ void RouteRef(const Route::Args& args) {
     float* weights = args.weights + t * args.top_k;
     if (args.kind != RouterKind::kSigmoid) {
       TopK(logits, total, args.top_k, experts, weights);
+      ForceChoice(args, t, logits);
       KeepChoice(args, t, logits, logits);
+      for (int64_t i = 0; i < args.top_k; ++i) weights[i] = logits[experts[i]];
       SoftmaxWeights(args, logits, weights);
       ToSlots(args, experts);
       continue;
@@ -127,6 +155,7 @@ void RouteRef(const Route::Args& args) {
     }
     if (args.groups > 1) DropGroups(args, choice);
     TopK(choice.data(), total, args.top_k, experts, weights);
+    ForceChoice(args, t, choice.data());
     KeepChoice(args, t, choice.data(), scores.data());
     float sum = 0;
     for (int64_t i = 0; i < args.top_k; ++i) sum += weights[i] = scores[static_cast<size_t>(experts[i])];

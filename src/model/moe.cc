@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "model/layers.h"
 
@@ -35,18 +37,19 @@ kernels::Route::Record RecordOf(const Runtime& runtime, int64_t tokens) {
 }
 
 // Notes what was chosen.
-void LogChoice(const Runtime& runtime, int64_t layer, int64_t tokens, const kernels::Route::Record& record,
-               std::span<const float> weights) {
+void LogChoice(const Runtime& runtime, int64_t layer, const kernels::Route::Args& args) {
   if (runtime.log == nullptr) return;
-  const size_t pairs = weights.size();
+  const kernels::Route::Record& record = args.record;
+  const auto pairs = static_cast<size_t>(args.end * args.top_k);
   std::vector<int32_t> experts;
   std::vector<float> host[3];
   runtime.log->Route(
       layer,
       {runtime.OnHost(std::span<const int32_t>(record.experts, pairs), &experts).data(),
-       runtime.OnHost(weights, &host[0]).data(),
+       runtime.OnHost(std::span<const float>(args.weights, pairs), &host[0]).data(),
        runtime.OnHost(std::span<const float>(record.scores, pairs), &host[1]).data(),
-       runtime.OnHost(std::span<const float>(record.choice, pairs + static_cast<size_t>(tokens)), &host[2]).data()});
+       runtime.OnHost(std::span<const float>(record.choice, pairs + static_cast<size_t>(args.end)), &host[2]).data(),
+       args.forced, args.other});
 }
 
 // Notes the pairs that this rank multiplies: what the kernels are about to be given.
@@ -85,11 +88,26 @@ Pairs Route(const Runtime& runtime, const MoeWeights& weights, int64_t layer, st
   args.scaling = static_cast<float>(moe.router.scaling);
   args.slot_of = runtime.tables.slot_of;
   args.record = RecordOf(runtime, tokens);
+  std::vector<int32_t> other(runtime.forced == nullptr ? 0 : static_cast<size_t>(tokens));
+  if (runtime.forced != nullptr) {
+    args.forced = runtime.forced->Of(layer).data();
+    args.other = other.data();
+  }
   runtime.kernels.route->run(args);
-  LogChoice(runtime, layer, tokens, args.record, pairs.weights);
+  if (runtime.forced != nullptr) runtime.forced->Count(layer, other);
+  LogChoice(runtime, layer, args);
   runtime.kernels.group_pairs->run({slots.data(), pairs.count, weights.experts.slots, pairs.order.data(),
                                     pairs.slot_at.data(), pairs.offsets.data()});
   return pairs;
+}
+
+// Takes the largest of a token's logits one step higher: the planted fault of a router that rounds otherwise.
+void NudgeLogit(const Runtime& runtime, std::span<float> logits) {
+  std::vector<float> host(logits.size());
+  runtime.device.Download(host.data(), logits.data(), static_cast<int64_t>(logits.size_bytes()));
+  float& largest = *std::max_element(host.begin(), host.end());
+  largest = std::nextafter(largest, std::numeric_limits<float>::infinity());
+  runtime.device.Upload(logits.data(), host.data(), static_cast<int64_t>(logits.size_bytes()));
 }
 
 // Products of the pairs with the matrices of their experts: `args` says from where to where.
@@ -167,12 +185,16 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
     runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
   }
   runtime.LogRows(record::Site::kRouter, layer, logits);
+  const comm::Communicator& world = runtime.pipeline.world;
+  if (world.fault().Hits(comm::FaultKind::kRouterUlp, world.rank()) && world.fault().site == layer) {
+    NudgeLogit(runtime, logits.first(static_cast<size_t>(moe.experts)));
+  }
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
   const bool computes = weights.experts.width > 0 && (partial.experts || !partial.shared || first);
   // A rank that computes none chooses for its record alone: all have to choose alike.
-  if (computes || runtime.log != nullptr) {
+  if (computes || runtime.log != nullptr || runtime.forced != nullptr) {
     const Pairs pairs = Route(runtime, weights, layer, logits);
     if (computes) {
       LogExecution(runtime, layer, pairs);

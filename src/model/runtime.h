@@ -16,6 +16,7 @@
 #include "device/device.h"
 #include "device/workspace.h"
 #include "kernels/registry.h"
+#include "model/forced_routes.h"
 #include "model/step_view.h"
 #include "model/tables.h"
 #include "model/weights.h"
@@ -74,7 +75,8 @@ struct Runtime {
   ThreadPool& pool;
   device::Workspace& workspace;
   cache::Caches& caches;
-  record::RunLog* log = nullptr;  // what the run notes about itself, when asked for
+  record::RunLog* log = nullptr;   // what the run notes about itself, when asked for
+  ForcedRoutes* forced = nullptr;  // choices that come from a file, when asked for
 
   /// y = x w^T, complete on this rank.
   ///   x [m, K] row stride K;  y [m, N] dense

@@ -12,10 +12,24 @@ namespace trivet::proof {
 namespace {
 
 // Settings that this version knows how to read back.
-constexpr const char* kKnobs[] = {
-    "parallel.tp",         "parallel.cp",        "parallel.dp", "parallel.pp", "parallel.ep", "parallel.sp",
-    "placement.version",   "numerics.contract",  "backend",     "threads",     "kv.dtype",    "kv.prefix_cache",
-    "batch.prefill_chunk", "batch.max_sequences"};
+constexpr const char* kKnobs[] = {"parallel.tp",
+                                  "parallel.cp",
+                                  "parallel.dp",
+                                  "parallel.pp",
+                                  "parallel.ep",
+                                  "parallel.sp",
+                                  "placement.version",
+                                  "numerics.contract",
+                                  "backend",
+                                  "threads",
+                                  "kv.dtype",
+                                  "kv.prefix_cache",
+                                  "batch.prefill_chunk",
+                                  "batch.max_sequences",
+                                  "batch.prefill_budget",
+                                  "launch",
+                                  "kv.tokens",
+                                  "kernels.rows"};
 
 bool IsKnown(const Json& path) {
   if (!path.is_string()) return false;

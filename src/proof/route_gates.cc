@@ -21,7 +21,8 @@ struct Defect {
   std::string text;
 };
 
-Defect OrderDefect(const record::RouteHead& head, std::span<const RouteSlot> slots) {
+// Experts that were forced stand in their order, and a better one may have been left out.
+Defect OrderDefect(const record::RouteHead& head, std::span<const RouteSlot> slots, bool forced) {
   for (size_t i = 0; i + 1 < slots.size(); ++i) {
     const RouteSlot &a = slots[i], &b = slots[i + 1];
     if (a.selection < b.selection) {
@@ -33,7 +34,7 @@ Defect OrderDefect(const record::RouteHead& head, std::span<const RouteSlot> slo
               fmt::format("experts {} and {} tie, and the higher one stands first", a.expert, b.expert)};
     }
   }
-  if (!slots.empty() && slots.back().selection < head.next) {
+  if (!forced && !slots.empty() && slots.back().selection < head.next) {
     return {Verdict::kTopkOrderMismatch, fmt::format("the last one was chosen by {}, and one that was not has {}",
                                                      slots.back().selection, head.next)};
   }
@@ -87,6 +88,7 @@ Gate CheckRoutes(const RecordedRun& run, const RankRun& rank) {
     return Found(Verdict::kSchemaMismatch, "run.json: says neither experts nor contract");
   }
   const Digest domain = Hash128(contract.get<std::string>());
+  const bool may_force = Member(run.run, "routes").is_object();
   auto digest = rank.decisions.begin();
   const auto skip_padding = [&] {
     while (digest != rank.decisions.end() && digest->token == record::kPadding) ++digest;
@@ -100,7 +102,12 @@ Gate CheckRoutes(const RecordedRun& run, const RankRun& rank) {
     if (digest == rank.decisions.end() || Decision{digest->layer, digest->token} != decision) {
       return AtDecision(rank, Verdict::kIncompleteArtifact, decision, "the decision has no digest");
     }
-    Defect defect = OrderDefect(head, slots);
+    const bool forced = (head.flags & record::kForced) != 0;
+    if (forced && !may_force) {
+      return AtDecision(rank, Verdict::kInvalidDiscretePlan, decision,
+                        "experts were forced on it, and run.json knows nothing of that");
+    }
+    Defect defect = OrderDefect(head, slots, forced);
     if (defect.verdict == Verdict::kPass) defect = SlotDefect(slots, experts.get<int64_t>());
     if (defect.verdict == Verdict::kPass && !Finite(slots)) defect = {Verdict::kNonFinite, "a number is not finite"};
     if (defect.verdict == Verdict::kPass && record::DecisionDigest(domain, head, slots) != digest->digest) {

@@ -113,7 +113,10 @@ void RunLog::Route(int64_t layer, const Choice& choice) {
     const RowRecord& row = step_rows_[t];
     if (row.token == kPadding) continue;
     const float next = choice.choice[t * (k + 1) + k];
-    const RouteHead head{row.token, row.input, static_cast<int16_t>(layer), static_cast<uint16_t>(k), next, 0};
+    RouteHead head{row.token, row.input, static_cast<int16_t>(layer), static_cast<uint16_t>(k), next, 0};
+    if (choice.forced != nullptr && choice.forced[t * k] >= 0) {
+      head.flags = kForced | (choice.other[t] != 0 ? kForcedOther : 0);
+    }
     bool finite = true;
     for (size_t i = 0; i < k; ++i) {
       slots[i] = {static_cast<uint16_t>(choice.experts[t * k + i]), 0, choice.weights[t * k + i],

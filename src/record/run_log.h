@@ -44,13 +44,18 @@ struct Collective {
   auto operator<=>(const Collective&) const = default;
 };
 
+/// Flags of a decision's head: experts were forced on it, and are others than the router's own choice.
+inline constexpr uint32_t kForced = 1, kForcedOther = 2;
+
 /// The choice of a layer for all rows of a step: [T, K] each, and [T, K + 1] for `choice`, whose last column is the
-/// best value that was not chosen.
+/// best value that was not chosen. `forced` [T, K] and `other` [T] are those of kernels::Route, or null.
 struct Choice {
   const int32_t* experts = nullptr;
   const float* weights = nullptr;
   const float* scores = nullptr;
   const float* choice = nullptr;
+  const int32_t* forced = nullptr;
+  const int32_t* other = nullptr;
 };
 
 /// The log of one rank. One thread uses it.

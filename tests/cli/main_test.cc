@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program as its users see it: arguments in; exit status, standard output and standard error out.
+// The program, command by command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -15,49 +13,12 @@
 #include "base/str.h"
 #include "plan/families.h"
 #include "plan/source_names.h"
-#include "tests/io/temp_dir.h"
+#include "tests/cli/program.h"
 
 namespace trivet::cli {
 namespace {
 
 using testing::HasSubstr;
-
-struct Outcome {
-  int status = -1;
-  std::string out, err;
-};
-
-class Program : public testing::Test {
- protected:
-  // Runs the program through the shell, so `arguments` are quoted as a user would.
-  Outcome Run(const std::string& arguments) {
-    const std::string out = dir_.Path("out"), err = dir_.Path("err");
-    const std::string command = std::string(TRIVET_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null";
-    const int status = std::system(command.c_str());
-    Outcome outcome;
-    outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    outcome.out = ReadTextFile(out, 1 << 24).value();
-    outcome.err = ReadTextFile(err, 1 << 24).value();
-    return outcome;
-  }
-
-  std::string Write(const std::string& name, const std::string& text) {
-    const std::string path = dir_.Path(name);
-    EXPECT_TRUE(WriteTextFile(path, text).ok());
-    return path;
-  }
-
-  // One line on standard error with every word, nothing on standard output.
-  void Refused(const std::string& arguments, int status, const std::vector<std::string>& words) {
-    const Outcome outcome = Run(arguments);
-    EXPECT_EQ(outcome.status, status) << arguments << "\n" << outcome.err;
-    EXPECT_EQ(outcome.out, "") << arguments;
-    EXPECT_EQ(Split(outcome.err, '\n').size(), 2U) << arguments << "\n" << outcome.err;
-    for (const std::string& word : words) EXPECT_THAT(outcome.err, HasSubstr(word)) << arguments;
-  }
-
-  TempDir dir_;
-};
 
 TEST_F(Program, HelpShowsDefaults) {
   const Outcome help = Run("generate --help");
@@ -378,46 +339,6 @@ TEST_F(Program, AFullContextEndsAPipedChat) {
   EXPECT_EQ(WEXITSTATUS(status), 7);
 }
 
-// The exit status of verify is the verdict; its report goes to standard output, what people read to standard error.
-TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
-  const auto path = [&](const char* name) { return dir_.Path(name); };
-  const std::string one = path("one"), three = path("three"), again = path("again"), bad = path("bad");
-  const std::string prompt = " -q --prompt 'Count from 48 to 50.' --max-tokens 4 ";
-  ASSERT_EQ(Run("generate demo" + prompt + "--proof digest --out " + one).status, 0);
-  ASSERT_EQ(Run("generate demo --ranks 3 --launch processes" + prompt + "--proof rows --out " + three).status, 0);
-  const Outcome equal = Run("verify " + one + " " + three);
-  EXPECT_EQ(equal.status, 0) << equal.err;
-  EXPECT_THAT(equal.err, HasSubstr("are equal"));
-  const Result<Json> report = ParseJson(equal.out, "report");
-  ASSERT_TRUE(report.ok());
-  EXPECT_EQ(Member(*report, "name"), "PASS");
-  EXPECT_EQ(Member(Member(*report, "comparisons")[0], "grade"), "bits");
-
-  EXPECT_EQ(Run("replay -q --from " + three + " --ranks 2 --out " + again).status, 0);
-  EXPECT_EQ(Run("verify " + one + " " + three + " " + again).status, 0);
-  // A rank without an expert chooses like the others all the same.
-  const std::string many = path("many");
-  ASSERT_EQ(Run("generate demo --ranks 11 --ep 11" + prompt + "--proof digest --out " + many).status, 0);
-  EXPECT_EQ(Run("verify " + one + " " + many).status, 0);
-  EXPECT_EQ(Run("routes export " + three + " " + path("routes.safetensors")).status, 0);
-  Refused("routes export " + one + " " + path("r"), 5, {"--proof rows"});
-
-  ASSERT_EQ(
-      Run("generate demo --ranks 3 --fault partial-bf16:rank=1:site=4" + prompt + "--proof rows --out " + bad).status,
-      0);
-  const Outcome differs = Run("verify " + one + " " + bad);
-  EXPECT_EQ(differs.status, 77);
-  EXPECT_THAT(differs.err, HasSubstr("layer 2 resid1, request 0, position 0"));
-  EXPECT_THAT(differs.out, HasSubstr("bf16, before the sum"));  // in the record of the sum before it
-
-  Refused("generate demo" + prompt + "--proof digest --out " + one, 2, {"new run"});
-  Refused("generate demo" + prompt + "--proof digest", 2, {"--proof-out"});
-  Refused("generate demo" + prompt + "--proof all --out x", 2, {"digest, rows or full"});
-  Refused("verify " + path("none"), 3, {"folder of a run"});
-  std::filesystem::remove(one + "/COMPLETE");
-  EXPECT_EQ(Run("verify " + one).status, 13);
-}
-
 TEST_F(Program, RunsWithKeysAndValuesInFp8AreComparedAmongThemselves) {
   const std::string plain = dir_.Path("plain"), one = dir_.Path("one"), three = dir_.Path("three");
   const std::string generate = "generate demo -q --prompt 'Count from 48 to 50.' --max-tokens 4 --proof digest --out ";
@@ -428,12 +349,6 @@ TEST_F(Program, RunsWithKeysAndValuesInFp8AreComparedAmongThemselves) {
   const Outcome mixed = Run("verify " + plain + " " + one);
   EXPECT_EQ(mixed.status, 10);
   EXPECT_THAT(mixed.err, HasSubstr("kv64-e4m3"));
-}
-
-TEST_F(Program, TheVerifierPassesItsOwnTest) {
-  const Outcome outcome = Run("verify --selftest");
-  EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err, HasSubstr("of 10000 runs with a byte changed, 0 accepted"));
 }
 
 // A checkpoint of 70 billion bf16 weights in 30 files, whose data are holes: a plan reads headers alone.

@@ -13,6 +13,8 @@ TEST(ParseFault, TakesEveryKind) {
                                                      {"split-k", FaultKind::kSplitK},
                                                      {"local-scale", FaultKind::kLocalScale},
                                                      {"hand-bf16", FaultKind::kHandBF16},
+                                                     {"weight-bit", FaultKind::kWeightBit},
+                                                     {"router-ulp", FaultKind::kRouterUlp},
                                                      {"die", FaultKind::kDie},
                                                      {"hang", FaultKind::kHang}};
   for (const auto& [name, kind] : kinds) {

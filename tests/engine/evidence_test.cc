@@ -61,11 +61,6 @@ TEST(Evidence, AddressesComeFromTheMap) {
   }
 }
 
-TEST(Evidence, AKnobThatReadsBackOtherwiseIsAFallback) {
-  EXPECT_EQ(KnobJson({"threads", 0, 4, 4, "pool"})["status"], "applied");
-  EXPECT_EQ(KnobJson({"threads", 0, 4, 2, "pool"})["status"], "fallback");
-}
-
 TEST(Evidence, RequestsHaveWhatWasComputed) {
   const Json json = RequestsJson({{SeqId{0}, {1, 2}, {}, 1}, {SeqId{1}, {3}, {4, 5}, 0, 8}});
   EXPECT_EQ(json[0]["computed"], 0);

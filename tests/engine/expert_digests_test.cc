@@ -57,20 +57,22 @@ TEST(ExpertDigests, EveryCutGivesTheCheckpointsDigests) {
 
 TEST(CheckpointDigest, IsOfTheBytes) {
   const SmallModel a;
-  const Digest digest = CheckpointDigest(a.model().checkpoint).value();
-  EXPECT_EQ(CheckpointDigest(a.model().checkpoint).value(), digest);
+  ThreadPool one(1), four(4);
+  const Digest digest = CheckpointDigest(a.model().checkpoint, &one).value();
+  EXPECT_EQ(CheckpointDigest(a.model().checkpoint, &four).value(), digest);
 }
 
 TEST(CheckpointDigest, DiffersForOtherWeights) {
+  ThreadPool pool(2);
   Digest digest;
   {
     const SmallModel a;
-    digest = CheckpointDigest(a.model().checkpoint).value();
+    digest = CheckpointDigest(a.model().checkpoint, &pool).value();
   }
   support::SyntheticModel other;
   other.seed = 2;
   const SmallModel b(other);
-  EXPECT_NE(CheckpointDigest(b.model().checkpoint).value(), digest);
+  EXPECT_NE(CheckpointDigest(b.model().checkpoint, &pool).value(), digest);
 }
 
 }  // namespace

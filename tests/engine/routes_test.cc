@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/routes.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/writer.h"
+#include "engine/scoring.h"
 #include "proof/rank_files.h"
 #include "proof/synthetic.h"
+#include "proof/verify.h"
+#include "tests/engine/small_model.h"
 #include "tests/io/temp_dir.h"
 
 namespace trivet::engine {
@@ -54,6 +59,150 @@ TEST(ExportRoutes, NeedsARunWithDecisions) {
   EXPECT_EQ(ExportRoutes(files, "run", dir.Path("r")).error().code, Code::kUnsupported);
   files.erase("seal.json");
   EXPECT_EQ(ExportRoutes(files, "run", dir.Path("r")).error().code, Code::kInvalid);
+}
+
+// Runs of one model that record, export and force.
+class Forced : public testing::Test {
+ protected:
+  // What one run left.
+  struct Outcome {
+    proof::NamedFiles files;
+    std::vector<float> logits;
+    std::optional<model::ForcedCounts> forced;
+  };
+
+  Result<Outcome> Run(int64_t ranks, const std::string& routes) {
+    EngineOptions options;
+    options.layout.ranks = ranks;
+    options.prefill_chunk = 3;
+    options.routes = routes;
+    options.proof.level = record::Level::kRows;
+    options.proof.dir = small_.dir().Path("run" + std::to_string(runs_++));
+    options.proof.command = "test";
+    TRY_ASSIGN(const std::unique_ptr<Engine> engine, Engine::Start(small_.model(), options, {}));
+    TRY_ASSIGN(const std::vector<ScoredSequence> scored, Score(engine.get(), {tokens_, false, false}));
+    TRY(engine->SealProof());
+    Outcome outcome{{options.proof.dir, proof::ReadRunDir(options.proof.dir).value()}, {}, engine->forced()};
+    for (const ScoredSequence& one : scored) {
+      outcome.logits.insert(outcome.logits.end(), one.logits.begin(), one.logits.end());
+    }
+    return outcome;
+  }
+
+  std::string Export(const Outcome& outcome) {
+    const std::string path = small_.dir().Path("routes" + std::to_string(runs_++));
+    CHECK(ExportRoutes(outcome.files.files, "run", path).ok());
+    return path;
+  }
+
+  // A file of request 0 alone, as a trainer writes it.
+  std::string Write(const std::vector<int32_t>& tokens, const std::vector<int32_t>& experts, const std::string& layers,
+                    const std::string& config = "") {
+    const std::string path = small_.dir().Path("routes" + std::to_string(runs_++));
+    checkpoint::SafetensorsWriter::Metadata metadata = {{"layers", layers}};
+    if (!config.empty()) metadata.emplace_back("config", config);
+    const auto count = static_cast<int64_t>(tokens.size());
+    const std::vector<checkpoint::TensorDecl> decls = {
+        {"tokens.0", tensor::DType::kI32, {count}},
+        {"experts.0", tensor::DType::kI32, {count, static_cast<int64_t>(experts.size()) / count / 2, 2}}};
+    auto writer = checkpoint::SafetensorsWriter::Create(path, decls, metadata);
+    CHECK(writer.ok() && writer->Append(std::as_bytes(std::span(tokens))).ok());
+    CHECK(writer->Append(std::as_bytes(std::span(experts))).ok() && writer->Finish().ok());
+    return path;
+  }
+
+  void Refused(const std::string& path, const std::string& word) {
+    const auto read = ReadRoutes(path, small_.model(), Backend::kCpu);
+    ASSERT_FALSE(read.ok()) << word;
+    EXPECT_THAT(read.error().message, testing::AllOf(testing::HasSubstr(path), testing::HasSubstr(word)));
+  }
+
+  const SmallModel small_;
+  const std::vector<std::vector<TokenId>> tokens_ = {support::RandomTokens(9, small_.vocab(), 1),
+                                                     support::RandomTokens(5, small_.vocab(), 2)};
+  int runs_ = 0;
+};
+
+TEST_F(Forced, TheOwnRoutesChangeNoByte) {
+  const Outcome free = Run(1, "").value();
+  EXPECT_FALSE(free.forced);
+  for (const int64_t ranks : {1, 3}) {
+    const Result<Outcome> forced = Run(ranks, Export(free));
+    ASSERT_TRUE(forced.ok()) << forced.error().message;
+    EXPECT_EQ(forced->logits, free.logits);
+    EXPECT_EQ(forced->forced->decisions, 14 * 4);
+    EXPECT_EQ(forced->forced->other, 0);
+    const proof::Report report = proof::Verify({free.files, forced->files}, {});
+    EXPECT_EQ(report.finding.verdict, proof::Verdict::kPass) << report.finding.message;
+    EXPECT_EQ(report.json["runs"][1]["routes"]["forced"], 14 * 4) << "and the report says what the routes came from";
+    EXPECT_THAT(report.text, testing::HasSubstr("56 decisions forced"));
+  }
+}
+
+TEST_F(Forced, OtherRoutesChangeTheirDecisionsAlone) {
+  const Outcome free = Run(1, "").value();
+  // In layer 2, the token at position 4 goes where it would not.
+  std::vector<int32_t> experts(9 * 4 * 2, -1);
+  const auto own = [&] {
+    proof::RecordedRun run;
+    CHECK(!proof::CheckRun(free.files.files, &run));
+    const proof::Routes& routes = run.ranks[0].routes;
+    for (size_t i = 0; i < routes.heads.size(); ++i) {
+      if (routes.heads[i].layer == 2 && routes.heads[i].token == record::GlobalToken(0, 4))
+        return routes.Slots(i)[0].expert;
+    }
+    CHECK(false);
+    return uint16_t{0};
+  }();
+  const size_t row = (4 * 4 + 2) * 2;
+  experts[row] = own == 7 ? 6 : 7;
+  experts[row + 1] = own == 0 ? 1 : 0;
+  const std::string path = Write({tokens_[0].begin(), tokens_[0].end()}, experts, "0,1,2,3");
+  const Result<Outcome> forced = Run(3, path);
+  ASSERT_TRUE(forced.ok()) << forced.error().message;
+  EXPECT_EQ(forced->forced->decisions, 1);
+  EXPECT_EQ(forced->forced->other, 1);
+  EXPECT_EQ(proof::Verify({forced->files}, {}).finding.verdict, proof::Verdict::kPass) << "it stands by itself";
+  const proof::Report report = proof::Verify({free.files, forced->files}, {});
+  EXPECT_EQ(report.finding.verdict, proof::Verdict::kRouteSemanticFingerprintMismatch);
+  EXPECT_THAT(report.finding.message, testing::StartsWith("layer 2 route, request 0, position 4"));
+  // The same under another layout is the same.
+  const Outcome again = Run(1, path).value();
+  EXPECT_EQ(again.logits, forced->logits);
+  EXPECT_EQ(proof::Verify({again.files, forced->files}, {}).finding.verdict, proof::Verdict::kPass);
+}
+
+TEST_F(Forced, ADecisionThatNobodyOwnsUpToIsRefused) {
+  const Outcome free = Run(1, "").value();
+  proof::RecordedRun run;
+  ASSERT_FALSE(proof::CheckRun(Run(1, Export(free))->files.files, &run));
+  run.run.erase("routes");
+  EXPECT_EQ(proof::CheckRouter(run)->verdict, proof::Verdict::kInvalidDiscretePlan);
+}
+
+TEST_F(Forced, OtherTokensAreRefused) {
+  std::vector<int32_t> tokens(tokens_[0].begin(), tokens_[0].end());
+  tokens[6] = (tokens[6] + 1) % static_cast<int32_t>(small_.vocab());
+  const Result<Outcome> forced = Run(1, Write(tokens, std::vector<int32_t>(9 * 4 * 2, -1), "0,1,2,3"));
+  ASSERT_FALSE(forced.ok());
+  EXPECT_EQ(forced.error().code, Code::kInvalid);
+  EXPECT_THAT(forced.error().message, testing::HasSubstr("request 0, position 6"));
+}
+
+TEST_F(Forced, AnotherModelsFileIsRefusedByWhatDiffers) {
+  const std::vector<int32_t> free(8, -1), tokens = {1};
+  Refused(Write(tokens, free, "0,1,2"), "layers");
+  Refused(Write(tokens, free, "0,1,2,3", "0123"), "config");
+  Refused(Write(tokens, {-1, -1, -1, -1}, "0,1,2,3"), "experts.0");
+  Refused(Write(tokens, {0, 1, 2, 3, 4, 5, 6, 8}, "0,1,2,3"), "position 0, layer 3");
+  Refused(Write(tokens, {0, 1, 2, 2, 4, 5, 6, 7}, "0,1,2,3"), "position 0, layer 1");
+  Refused(Write(tokens, {0, -1, 2, 3, 4, 5, 6, 7}, "0,1,2,3"), "position 0, layer 0");
+  Refused(Write({100000}, free, "0,1,2,3"), "tokens.0");
+  Refused(small_.dir().Path("none"), "none");
+  EXPECT_TRUE(
+      ReadRoutes(Write(tokens, free, "0,1,2,3", ConfigDigest(small_.model())), small_.model(), Backend::kCpu).ok());
+  EXPECT_EQ(ReadRoutes(Write(tokens, free, "0,1,2,3"), small_.model(), Backend::kCuda).error().code,
+            Code::kUnsupported);
 }
 
 }  // namespace

@@ -222,6 +222,54 @@ TEST(Route, TheRecordHasIdsScoresAndTheBestThatWasNotChosen) {
   EXPECT_EQ(more[7], -std::numeric_limits<float>::infinity());
 }
 
+// Two rows: the first one's experts come from elsewhere.
+TEST(Route, ForcedExpertsStandInTheOrderOfTheirValues) {
+  const float logits[] = {1, 3, 2, 3, -5, 3, 2, 1, 3, 2, 3, -5, 3, 2};
+  const int32_t forced[] = {4, 6, 3, -1, 0, 0};
+  int32_t slots[6], experts[6], other[2] = {7, 7};
+  float weights[6], own[6], scores[6], choice[8];
+  for (const RouterKind kind : {RouterKind::kSoftmaxChosen, RouterKind::kSoftmaxAll, RouterKind::kSigmoid}) {
+    Route::Args args{logits, 7, 7, 3, slots, own, 0, 2};
+    args.kind = kind;
+    RouteRef(args);
+    args.weights = weights;
+    args.record = {experts, scores, choice};
+    args.forced = forced;
+    args.other = other;
+    RouteRef(args);
+    EXPECT_EQ(std::vector(experts, experts + 6), (std::vector<int32_t>{3, 6, 4, 1, 3, 5}));
+    EXPECT_EQ(std::vector(other, other + 2), (std::vector<int32_t>{1, 0}));
+    EXPECT_GT(weights[0], weights[1]);
+    EXPECT_GT(weights[1], weights[2]);
+    EXPECT_EQ(std::vector(weights + 3, weights + 6), std::vector(own + 3, own + 6)) << "the free row is as without";
+    EXPECT_GT(choice[3], choice[2]) << "the best that was left out is ahead of what was forced";
+    EXPECT_EQ(choice[3], choice[0]) << "expert 1 ties with 3";
+  }
+}
+
+// In any order, the own choice gives the own bits.
+TEST(Route, ForcingTheOwnChoiceChangesNoByte) {
+  std::vector<float> logits(64);
+  uint32_t state = 7;
+  for (float& value : logits) value = static_cast<float>((state = state * 1664525 + 1013904223) >> 8) / 3e6F;
+  for (const RouterKind kind : {RouterKind::kSoftmaxChosen, RouterKind::kSoftmaxAll, RouterKind::kSigmoid}) {
+    int32_t own[8], again[8], other[2];
+    float weights[8], repeated[8];
+    Route::Args args{logits.data(), 32, 32, 4, own, weights, 0, 2};
+    args.kind = kind;
+    RouteRef(args);
+    const int32_t forced[] = {own[3], own[1], own[0], own[2], own[7], own[6], own[5], own[4]};
+    args.experts = again;
+    args.weights = repeated;
+    args.forced = forced;
+    args.other = other;
+    RouteRef(args);
+    EXPECT_EQ(std::vector(again, again + 8), std::vector(own, own + 8));
+    EXPECT_EQ(std::memcmp(weights, repeated, sizeof(weights)), 0);
+    EXPECT_EQ(other[0] + other[1], 0);
+  }
+}
+
 TEST(Route, EqualsASortForRandomLogits) {
   std::mt19937_64 random(76);
   for (int round = 0; round < 300; ++round) {

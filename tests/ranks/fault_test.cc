@@ -186,6 +186,26 @@ TEST_F(PlantedFault, AnExpertInAnothersSlotIsFoundInItsBytes) {
   }
 }
 
+TEST_F(PlantedFault, ABitOfAnExpertIsFoundInItsBytes) {
+  for (const char* cut : {"whole", "width"}) {
+    const proof::Report report =
+        proof::Verify({Record({"weight-bit:rank=1:site=5", Numerics::kExact, 3, Launch::kThreads, 20, cut})}, {});
+    EXPECT_EQ(report.finding.verdict, Verdict::kSlotWeightDigestMismatch) << cut;
+    EXPECT_EQ(report.finding.where["layer"], 5) << cut;
+  }
+}
+
+// The logits that all ranks agree on are recorded before, so the choice is what differs.
+TEST_F(PlantedFault, ARouterThatRoundsOtherwiseIsADisagreementOfRanks) {
+  const proof::Finding finding = Caught({"router-ulp:rank=2:site=3"});
+  EXPECT_EQ(finding.verdict, Verdict::kRouteSemanticFingerprintMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 3 route"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"tp"}));
+  // How near it was to another choice.
+  EXPECT_EQ(finding.where["margins"].size(), 2U);
+  EXPECT_EQ(finding.where["slot"], 0);
+}
+
 TEST_F(PlantedFault, AnotherAlgorithmIsASilentFallback) {
   const proof::Report report = proof::Verify({Record({"fallback"})}, {});
   EXPECT_EQ(report.finding.verdict, Verdict::kSilentFallback) << report.finding.message;
