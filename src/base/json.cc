@@ -131,13 +131,16 @@ const Json& Member(const Json& object, std::string_view key) {
   return found == nullptr ? kAbsent : *found;
 }
 
+bool IsInt64(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>() <= static_cast<uint64_t>(INT64_MAX);
+  return value.is_number_integer();
+}
+
 Result<int64_t> GetInt(const Json& object, std::string_view key, int64_t fallback, std::string_view what) {
   const Json* value = Find(object, key);
   if (value == nullptr || value->is_null()) return fallback;
-  if (value->is_number_unsigned() && value->get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) {
-    return WrongType(what, key, "a 64-bit integer", *value);
-  }
   if (!value->is_number_integer()) return WrongType(what, key, "an integer", *value);
+  if (!IsInt64(*value)) return WrongType(what, key, "a 64-bit integer", *value);
   return value->get<int64_t>();
 }
 

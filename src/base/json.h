@@ -35,6 +35,9 @@ const Json* Find(const Json& object, std::string_view key);
 /// As Find, with a JSON null for a member that is absent.
 const Json& Member(const Json& object, std::string_view key);
 
+/// Whether a value is an integer of 64 bits; a larger one would wrap around.
+bool IsInt64(const Json& value);
+
 /// Typed members: absent gives `fallback`, a JSON null counts as absent, a wrong type is kInvalid.
 ///   what     the object's name for messages
 Result<int64_t> GetInt(const Json& object, std::string_view key, int64_t fallback, std::string_view what);

@@ -57,10 +57,6 @@ Result<int64_t> ExpertsOf(const std::string& model) {
                    fmt::format("{}: expected a model with routed experts, found one without; choose another", model));
 }
 
-bool IsId(const Json& value) {
-  return value.is_number_integer() && !(value.is_number_unsigned() && value.get<uint64_t>() > uint64_t{INT64_MAX});
-}
-
 // A file that lists something for every logical expert.
 //   form     what an entry is, for messages
 //   is_entry whether a value has that form
@@ -82,7 +78,7 @@ Result<Json> ReadList(const std::string& path, const char* form, bool (*is_entry
 
 Result<std::vector<ExpertAddress>> ReadPairs(const std::string& path) {
   const auto is_pair = [](const Json& pair) {
-    return pair.is_array() && pair.size() == 2 && IsId(pair[0]) && IsId(pair[1]);
+    return pair.is_array() && pair.size() == 2 && IsInt64(pair[0]) && IsInt64(pair[1]);
   };
   TRY_ASSIGN(const Json list, ReadList(path, "[group, slot]", is_pair));
   std::vector<ExpertAddress> pairs;
@@ -91,7 +87,7 @@ Result<std::vector<ExpertAddress>> ReadPairs(const std::string& path) {
 }
 
 Result<std::vector<int64_t>> ReadFlatList(const std::string& path) {
-  TRY_ASSIGN(const Json list, ReadList(path, "global ids", IsId));
+  TRY_ASSIGN(const Json list, ReadList(path, "global ids", IsInt64));
   return list.get<std::vector<int64_t>>();
 }
 

@@ -26,7 +26,7 @@ Error WrongValue(const AskedKnob& asked, const char* expected) {
 }
 
 Result<int64_t> Whole(const AskedKnob& asked) {
-  if (!asked.value.is_number_integer() || asked.value < 0) return WrongValue(asked, "a whole number, 0 or more");
+  if (!IsInt64(asked.value) || asked.value < 0) return WrongValue(asked, "a whole number, 0 or more");
   return asked.value.get<int64_t>();
 }
 

@@ -33,8 +33,7 @@ Result<std::vector<int64_t>> Integers(const Json* list, const std::string& where
   }
   std::vector<int64_t> numbers;
   for (const Json& one : *list) {
-    // An integer beyond 63 bits would wrap around.
-    if (!one.is_number_integer() || (one.is_number_unsigned() && one.get<uint64_t>() > uint64_t{INT64_MAX})) {
+    if (!IsInt64(one)) {
       return WrongType(what, fmt::format("{}[{}]", where, numbers.size()), "a 64-bit integer", &one);
     }
     numbers.push_back(one.get<int64_t>());

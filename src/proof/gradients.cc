@@ -29,7 +29,7 @@ bool IsListOf(const Json& value, bool (*is_entry)(const Json&)) {
 }
 
 bool IsName(const Json& value) { return value.is_string() && value != ""; }
-bool IsRank(const Json& value) { return value.is_number_integer() && value >= 0; }
+bool IsRank(const Json& value) { return IsInt64(value) && value >= 0; }
 
 Gate CheckStructure(const Json& file) {
   if (Member(file, "schema") != kSchema) {

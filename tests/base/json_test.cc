@@ -157,6 +157,14 @@ TEST(Members, TypesAreChecked) {
   EXPECT_THAT(wrong.error().message, StartsWith("config.json: \"s\": expected an integer, found \"t\""));
 }
 
+TEST(Members, IntegersBeyond64BitsAreNone) {
+  EXPECT_TRUE(IsInt64(ParseJson("9223372036854775807", "x").value()));
+  EXPECT_TRUE(IsInt64(ParseJson("-9223372036854775808", "x").value()));
+  for (const char* text : {"9223372036854775808", "1.0", "true", "\"1\"", "null"}) {
+    EXPECT_FALSE(IsInt64(ParseJson(text, "x").value())) << text;
+  }
+}
+
 TEST(Members, MessagesAreShortValidText) {
   std::string accents = "xx";
   while (accents.size() < 1000) accents += "é";
