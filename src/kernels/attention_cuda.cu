@@ -1,17 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.h"
+#include "kernels/cuda_fetch.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/elementary.h"
 
 namespace trivet::kernels {
 namespace {
 
-constexpr int kThreads = 128;  // of copies
-constexpr int kWarps = 8;      // pages that a block takes at once
+constexpr int kThreads = 128;           // of copies
+constexpr int kPages = 8;               // that a block takes at once
+constexpr int kTeam = 64;               // threads that share a page: two warps, of which each thread has one key
+constexpr int kBlock = kPages * kTeam;  // threads of a block
+static_assert(kTeam == kBlockKeys);
 
-// What a page contributes to one query beside its values: its largest score and the sum of its p.
+// What a page contributes to one query beside its values: the largest scores that its two warps saw, and the sum of its
+// p.
 struct PageSums {
-  float max, sum;
+  float max[2];
+  float sum;
+  __device__ float Max() const { return max[1] > max[0] ? max[1] : max[0]; }
 };
 
 // One page as one query sees it.
@@ -21,100 +28,125 @@ struct PageView {
   int from, visible;  // keys [from, visible) are seen
 };
 
-// Scores of a page's keys against q, turned into p [64], by one warp: a lane has two neighbouring keys.
-__device__ PageSums Scores(const Attention::Args& args, const PageView& page, const float* q, float* p) {
-  const int lane = static_cast<int>(threadIdx.x), key_dim = static_cast<int>(args.cache.head_dim);
-  const float2* keys = reinterpret_cast<const float2*>(page.keys) + lane;
-  float scores[2] = {};
-#pragma unroll 16
-  for (int d = 0; d < key_dim; ++d) {
-    const float2 key = __ldg(keys + d * (kBlockKeys / 2));
-    scores[0] = std::fma(q[d], key.x, scores[0]);
-    scores[1] = std::fma(q[d], key.y, scores[1]);
-  }
-  float max = -INFINITY;
-  bool seen[2];
-  for (int i = 0; i < 2; ++i) {
-    seen[i] = 2 * lane + i >= page.from && 2 * lane + i < page.visible;
-    scores[i] *= args.scale;
-    if (args.softcap > 0) scores[i] = SoftCap<ScalarOps>(scores[i], args.softcap);
-    if (seen[i] && scores[i] > max) max = scores[i];
-  }
+// This thread's place in its team.
+__device__ int Member() { return static_cast<int>(threadIdx.y) % 2 * kWarp + static_cast<int>(threadIdx.x); }
+
+// The score of the thread's key against q.
+__device__ float Score(const Attention::Args& args, const PageView& page, const float* q) {
+  const float* key = page.keys + Member();
+  const int key_dim = static_cast<int>(args.cache.head_dim);
+  float score = 0;
+#pragma unroll 32
+  for (int d = 0; d < key_dim; ++d) score = std::fma(q[d], key[d * kBlockKeys], score);
+  score *= args.scale;
+  return args.softcap > 0 ? SoftCap<ScalarOps>(score, args.softcap) : score;
+}
+
+// The largest score of a warp's keys that are seen.
+__device__ float WarpMax(float score, bool seen) {
+  float max = seen && score > -INFINITY ? score : -INFINITY;
   for (int half = kWarp / 2; half > 0; half /= 2) {
     const float other = __shfl_xor_sync(kAllLanes, max, half);
     max = max > other ? max : other;
   }
-  for (int i = 0; i < 2; ++i) p[2 * lane + i] = seen[i] ? Exp<ScalarOps>(scores[i] - max) : 0.0F;
-  __syncwarp();
+  return max;
+}
+
+// The halving sum of a page's p, for the first lane of the warp that calls it.
+__device__ float PageSum(const float* p) {
+  const int lane = static_cast<int>(threadIdx.x);
   float sum = p[lane] + p[lane + kWarp];
   for (int half = kWarp / 2; half > 0; half /= 2) sum += __shfl_down_sync(kAllLanes, sum, half);
-  return {max, sum};
+  return sum;
 }
 
-// o[d] = chain over the page's visible keys of p * v, by one warp.
-__device__ void Values(const Attention::Args& args, const PageView& page, const float* p, float* o) {
-  const int lane = static_cast<int>(threadIdx.x), dim = static_cast<int>(args.cache.ValueDim());
-  if (dim % 4 != 0) {
-    for (int d = lane; d < dim; d += kWarp) {
-      float sum = 0;
-      for (int j = page.from; j < page.visible; ++j) sum = std::fma(p[j], __ldg(page.values + j * dim + d), sum);
-      o[d] = sum;
-    }
-    return;
-  }
-  for (int d = lane * 4; d < dim; d += kWarp * 4) {
-    float4 sum = {0, 0, 0, 0};
-#pragma unroll 8
+// kEach neighbouring floats.
+template <int kEach>
+struct alignas(kEach * sizeof(float)) Floats {
+  float at[kEach];
+};
+
+// o[d] = chain over the page's visible keys of p * v, by a team; a thread has kEach channels at a time.
+template <int kEach>
+__device__ void Values(const PageView& page, int dim, const float* p, float* o) {
+  for (int d = Member() * kEach; d < dim; d += kTeam * kEach) {
+    Floats<kEach> sum = {};
+#pragma unroll 16
     for (int j = page.from; j < page.visible; ++j) {
-      const float4 value = __ldg(reinterpret_cast<const float4*>(page.values + j * dim + d));
-      sum.x = std::fma(p[j], value.x, sum.x);
-      sum.y = std::fma(p[j], value.y, sum.y);
-      sum.z = std::fma(p[j], value.z, sum.z);
-      sum.w = std::fma(p[j], value.w, sum.w);
+      const auto value = *reinterpret_cast<const Floats<kEach>*>(page.values + j * dim + d);
+#pragma unroll
+      for (int i = 0; i < kEach; ++i) sum.at[i] = std::fma(p[j], value.at[i], sum.at[i]);
     }
-    *reinterpret_cast<float4*>(o + d) = sum;
+    *reinterpret_cast<Floats<kEach>*>(o + d) = sum;
   }
 }
 
-// One query head of one token a block: warps take a page each, then all threads merge them in ascending order.
-// Shared memory: p of every warp, o of every warp, the output, q.
-__global__ void __launch_bounds__(kWarps* kWarp) AttentionKernel(const Attention::Args args, int64_t first_token) {
+// One query head of one token a block: teams take a page each, then all threads merge them in ascending order.
+// Shared memory: p of every team, o of every team, the output, q.
+__global__ void __launch_bounds__(kBlock) AttentionKernel(const Attention::Args args, int64_t first_token) {
   extern __shared__ __align__(16) float shared[];
-  __shared__ PageSums sums[kWarps];
+  __shared__ PageSums sums[kPages];
   const int64_t t = first_token + blockIdx.y, head = blockIdx.x, kv = args.q_to_kv[head];
   const int64_t item = t * args.cache.kv_heads + kv;
+  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
+  const int64_t position = span.start + t - span.token_begin;
+  const int64_t oldest = FirstVisible(args, position), first = oldest / kBlockKeys, last = position / kBlockKeys;
+  const int team = static_cast<int>(threadIdx.y) / 2;
+  // What is decoded finds its pages in memory, far away, and the kernel before this one writes one row of them at most.
+  if (span.count == 1 && first + team <= last) {
+    const int64_t page = span.pages[first + team];
+    constexpr int64_t kRow = kBlockKeys * sizeof(float);
+    Fetch(args.cache.keys + args.cache.Offset(page, kv), kRow * args.cache.head_dim, Member(), kTeam);
+    Fetch(args.cache.values + args.cache.ValueOffset(page, kv), kRow * args.cache.ValueDim(), Member(), kTeam);
+  }
+  BeginKernel();
   if (item < args.begin || item >= args.end) return;
   const int key_dim = static_cast<int>(args.cache.head_dim), dim = static_cast<int>(args.cache.ValueDim());
   const int warp = static_cast<int>(threadIdx.y), thread = warp * kWarp + static_cast<int>(threadIdx.x);
   const int padded = (dim + 3) / 4 * 4;
-  float *const p = shared, *const o = p + kWarps * kBlockKeys, *const out = o + kWarps * padded,
+  float *const p = shared, *const o = p + kPages * kBlockKeys, *const out = o + kPages * padded,
                *const q = out + padded;
   const float* from = args.q + t * args.q_stride + head * args.q_head_stride;
-  for (int d = thread; d < key_dim; d += kWarps * kWarp) q[d] = from[d];
-  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
-  const int64_t position = span.start + t - span.token_begin;
-  const int64_t oldest = FirstVisible(args, position), first = oldest / kBlockKeys, last = position / kBlockKeys;
+  for (int d = thread; d < key_dim; d += kBlock) q[d] = from[d];
   float max = 0, sum = 0;
   __syncthreads();
-  for (int64_t base = first; base <= last; base += kWarps) {
-    const int64_t block = base + warp;
-    if (block <= last) {
-      const int64_t page = span.pages[block];
-      const PageView view{args.cache.keys + args.cache.Offset(page, kv),
-                          args.cache.values + args.cache.ValueOffset(page, kv),
-                          static_cast<int>(std::max<int64_t>(0, oldest - block * kBlockKeys)),
-                          static_cast<int>(std::min<int64_t>(+kBlockKeys, position + 1 - block * kBlockKeys))};
-      const PageSums found = Scores(args, view, q, p + warp * kBlockKeys);
-      if (threadIdx.x == 0) sums[warp] = found;
-      Values(args, view, p + warp * kBlockKeys, o + warp * padded);
+  for (int64_t base = first; base <= last; base += kPages) {
+    const int64_t block = base + team;
+    const bool taken = block <= last;
+    const int64_t page = taken ? span.pages[block] : 0;
+    const PageView view{args.cache.keys + args.cache.Offset(page, kv),
+                        args.cache.values + args.cache.ValueOffset(page, kv),
+                        static_cast<int>(std::max<int64_t>(0, oldest - block * kBlockKeys)),
+                        static_cast<int>(std::min<int64_t>(+kBlockKeys, position + 1 - block * kBlockKeys))};
+    const bool seen = taken && Member() >= view.from && Member() < view.visible;
+    const float score = taken ? Score(args, view, q) : 0.0F;
+    const float largest = WarpMax(score, seen);
+    if (threadIdx.x == 0) sums[team].max[warp % 2] = largest;
+    __syncthreads();
+    p[team * kBlockKeys + Member()] = seen ? Exp<ScalarOps>(score - sums[team].Max()) : 0.0F;
+    __syncthreads();
+    if (taken) {
+      const float* of_team = p + team * kBlockKeys;
+      if (warp % 2 == 0) {
+        const float total = PageSum(of_team);
+        if (threadIdx.x == 0) sums[team].sum = total;
+      }
+      if (dim % 4 == 0 && dim > 2 * kTeam) {
+        Values<4>(view, dim, of_team, o + team * padded);
+      } else if (dim % 2 == 0) {
+        Values<2>(view, dim, of_team, o + team * padded);
+      } else {
+        Values<1>(view, dim, of_team, o + team * padded);
+      }
     }
     __syncthreads();
-    for (int64_t w = 0; w < kWarps && base + w <= last; ++w) {
+    for (int w = 0; w < kPages && base + w <= last; ++w) {
       const bool begins = base + w == first;
-      const float merged = begins ? sums[w].max : ScalarOps::Max(max, sums[w].max);
+      const float page_max = sums[w].Max();
+      const float merged = begins ? page_max : ScalarOps::Max(max, page_max);
       const float keep = begins ? 0.0F : Exp<ScalarOps>(max - merged);
-      const float take = Exp<ScalarOps>(sums[w].max - merged);
-      for (int d = thread; d < dim; d += kWarps * kWarp) {
+      const float take = Exp<ScalarOps>(page_max - merged);
+      for (int d = thread; d < dim; d += kBlock) {
         out[d] = (begins ? 0.0F : out[d] * keep) + o[w * padded + d] * take;
       }
       sum = sum * keep + sums[w].sum * take;
@@ -130,22 +162,23 @@ __global__ void __launch_bounds__(kWarps* kWarp) AttentionKernel(const Attention
     sum = sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
   }
   float* to = args.out + (t * args.q_heads + head) * dim;
-  for (int d = thread; d < dim; d += kWarps * kWarp) to[d] = (sink ? out[d] * keep : out[d]) / sum;
+  for (int d = thread; d < dim; d += kBlock) to[d] = (sink ? out[d] * keep : out[d]) / sum;
 }
 
 void AttentionCuda(const Attention::Args& args) {
   if (args.begin >= args.end || args.q_heads == 0) return;
   const int64_t padded = CeilDiv(args.cache.ValueDim(), 4) * 4;
-  const int64_t floats = kWarps * (kBlockKeys + padded) + padded + args.cache.head_dim;
+  const int64_t floats = kPages * (kBlockKeys + padded) + padded + args.cache.head_dim;
   ForRows(args.begin / args.cache.kv_heads, CeilDiv(args.end, args.cache.kv_heads), [&](int64_t first, unsigned count) {
-    const dim3 grid(static_cast<unsigned>(args.q_heads), count), block(kWarp, kWarps);
-    AttentionKernel<<<grid, block, static_cast<size_t>(floats) * sizeof(float)>>>(args, first);
+    const dim3 grid(static_cast<unsigned>(args.q_heads), count), block(kWarp, kBlock / kWarp);
+    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float)}, AttentionKernel, args, first);
   });
   CheckLaunch("attention/cuda");
 }
 
 // One channel of one head of one token a thread.
 __global__ void KvWriteKernel(const KvWrite::Args args) {
+  BeginKernel();
   const int64_t dim = args.cache.head_dim, value_dim = args.cache.ValueDim(), heads = args.cache.kv_heads;
   const int64_t i = GlobalThread(), t = args.begin + blockIdx.y;
   if (i >= heads * (dim + value_dim)) return;
@@ -168,7 +201,7 @@ void KvWriteCuda(const KvWrite::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
     KvWrite::Args part = args;
     part.begin = begin;
-    KvWriteKernel<<<dim3(BlocksFor(channels, kThreads), count), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(channels, kThreads), count), kThreads}, KvWriteKernel, part);
   });
   CheckLaunch("kv_write/cuda");
 }

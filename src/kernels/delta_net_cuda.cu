@@ -68,7 +68,9 @@ __global__ void __launch_bounds__(kWarp) DeltaNetKernel(const DeltaNet::Args arg
   const TokenSpan span = args.spans.data()[blockIdx.y];
   const bool real = c < dv;  // other lanes only carry q and k
   Column<kRows> column{args.state + span.state_slot * args.state_stride + h * dk * dv + c, real ? dk : kRows, dv};
+  // The state is an earlier step's, so that it need not wait.
   if (real && span.count > 0) column.Begin(span.start == 0);
+  BeginKernel();
   const int64_t end = span.token_begin + span.count;
   // An empty span of a new sequence clears its state all the same.
   if (real && span.count == 0 && span.start == 0) {
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(kWarp) DeltaNetKernel(const DeltaNet::Args arg
 template <int kRows>
 void Launch(const DeltaNet::Args& args, unsigned spans) {
   const dim3 grid(static_cast<unsigned>(args.end - args.begin), spans, BlocksFor(args.dv, kWarp));
-  DeltaNetKernel<kRows><<<grid, kWarp, static_cast<size_t>(4 * args.dk) * sizeof(float)>>>(args);
+  StartKernel({grid, kWarp, static_cast<size_t>(4 * args.dk) * sizeof(float)}, DeltaNetKernel<kRows>, args);
 }
 
 void DeltaNetCuda(const DeltaNet::Args& args) {

@@ -9,6 +9,7 @@ namespace {
 constexpr int kThreads = 256;
 
 __global__ void GatedActKernel(const GatedAct::Args args) {
+  BeginKernel();
   const int64_t i = GlobalThread();
   const int64_t m = args.begin + blockIdx.y;
   if (i >= args.width || m >= EndOf(args)) return;
@@ -30,6 +31,7 @@ __global__ void GatedActKernel(const GatedAct::Args args) {
 }
 
 __global__ void SigmoidGateKernel(const SigmoidGate::Args args) {
+  BeginKernel();
   const int64_t i = GlobalThread();
   const int64_t t = args.begin + blockIdx.y;
   if (i >= args.heads * args.n) return;
@@ -41,7 +43,7 @@ void GatedActCuda(const GatedAct::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned rows) {
     GatedAct::Args part = args;
     part.begin = begin;
-    GatedActKernel<<<dim3(BlocksFor(args.width, kThreads), rows), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(args.width, kThreads), rows), kThreads}, GatedActKernel, part);
   });
   CheckLaunch("gated_act/cuda");
 }
@@ -50,7 +52,7 @@ void SigmoidGateCuda(const SigmoidGate::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned rows) {
     SigmoidGate::Args part = args;
     part.begin = begin;
-    SigmoidGateKernel<<<dim3(BlocksFor(args.heads * args.n, kThreads), rows), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(args.heads * args.n, kThreads), rows), kThreads}, SigmoidGateKernel, part);
   });
   CheckLaunch("sigmoid_gate/cuda");
 }

@@ -7,27 +7,17 @@
 
 namespace trivet::kernels {
 
-/// What the calling thread's device says of itself.
-inline int DeviceAttribute(cudaDeviceAttr attribute) {
-  int device = 0, value = 0;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&value, attribute, device);
-  return value;
-}
-
-/// Whether the calling thread's device joins blocks to clusters.
-inline bool HasClusters() { return DeviceAttribute(cudaDevAttrComputeCapabilityMajor) >= 9; }
-
 /// Blocks that share the leaves of a tile, of `blocks` of which a device holds `capacity` at once: those that end
 /// first. A block takes as long as its leaves, and as 3 in a hundred of them to begin.
 inline int64_t SplitsOf(int64_t blocks, int64_t capacity, int64_t leaves, bool in_place) {
   int64_t best = 1;
   double least = 0;
-  // A cluster has at most eight blocks, of a power of two.
-  for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); splits += in_place ? 1 : splits) {
-    const auto rounds = static_cast<double>(CeilDiv(blocks * splits, capacity));
+  // A cluster has at most eight blocks. It needs room for all of them in one part of the device: some stays empty.
+  for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); ++splits) {
+    const int64_t room = in_place || splits == 1 ? capacity : capacity - capacity / 8;
+    const auto rounds = static_cast<double>(CeilDiv(blocks * splits, room));
     const double time = rounds * (static_cast<double>(CeilDiv(leaves, splits)) / static_cast<double>(leaves) + 0.03);
-    if (splits == 1 || time < least) best = splits, least = time;
+    if (splits == 1 || time < least || (in_place && time == least)) best = splits, least = time;
   }
   return best;
 }
@@ -40,16 +30,7 @@ struct TileLaunch {
 
   template <class... Parameters, class... Arguments>
   void Run(void (*kernel)(Parameters...), const Arguments&... arguments) const {
-    cudaLaunchConfig_t config = {};
-    config.gridDim = grid;
-    config.blockDim = dim3(kWarp, static_cast<unsigned>(warps));
-    config.stream = cudaStreamPerThread;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim = {1, 1, grid.z};
-    config.attrs = &attribute;
-    config.numAttrs = cluster ? 1 : 0;
-    cudaLaunchKernelEx(&config, kernel, arguments...);
+    StartKernel({grid, dim3(kWarp, static_cast<unsigned>(warps)), 0, cluster ? grid.z : 1}, kernel, arguments...);
   }
 };
 
@@ -59,7 +40,7 @@ template <class Way, int kRows>
 TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
   const int64_t blocks = CeilDiv(tiles, Way::kWarps), leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
   const int64_t capacity = int64_t{Way::Resident(kRows)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
-  const bool shareable = exact && (in_place || HasClusters());
+  const bool shareable = exact && (in_place || IsHopperOrLater());
   const int64_t splits = shareable ? SplitsOf(rows * blocks, capacity, leaves, in_place) : 1;
   return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(splits)),
           splits > 1 && !in_place, Way::kWarps};
@@ -106,6 +87,7 @@ __device__ inline TileRows RowsOfBlock(const Gemm::Args& args, int64_t most) {
 /// How tiles meet a few rows: by chains of multiply-adds. Another way is in gemm_matrix_cuda.cu.
 ///   kWarps           warps of a block, a tile each
 ///   Resident(rows)   blocks that a multiprocessor should hold
+///   Multiply         the product; it calls AwaitPrevious before it reads rows
 template <WeightFormat kWeights>
 struct ByChains {
   static constexpr WeightFormat kFormat = kWeights;
@@ -121,6 +103,7 @@ struct ByChains {
 template <class Way, int kRows>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(kRows))
     GemmKernel(const Gemm::Args args, const PackedMatrix w) {
+  LetNextBegin();
   const TileProduct product = ProductOf<Way::kFormat>(w, args.tile_begin, args.tile_end, Way::kWarps,
                                                       args.numerics == Numerics::kExact, args.y == nullptr);
   Way::template Multiply<kRows>(product, RowsOfBlock(args, kRows),
@@ -223,6 +206,7 @@ struct PanelsByChains {
 /// Rows or positions, as many as a block's shared memory names, with some tiles.
 template <class Way>
 __global__ void __launch_bounds__(Way::kThreads, Way::kResident) PanelKernel(const PanelJob job) {
+  BeginKernel();
   using Shared = typename Way::Shared;
   extern __shared__ __align__(16) unsigned char memory[];
   Shared& shared = *reinterpret_cast<Shared*>(memory);
@@ -247,7 +231,7 @@ void LaunchPanels(const PanelJob& job, int64_t panels, int64_t tiles) {
   // A device that has less refuses the launch, which CheckLaunch reports.
   cudaFuncSetAttribute(PanelKernel<Way>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));
   const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, Way::kTiles));
-  PanelKernel<Way><<<grid, dim3(kWarp, Way::kThreads / kWarp), kShared>>>(job);
+  StartKernel({grid, dim3(kWarp, Way::kThreads / kWarp), kShared}, PanelKernel<Way>, job);
 }
 
 /// Launches panels of the rows of a product.
@@ -292,6 +276,7 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
 /// One position a block; of float sums, one token, its positions in ascending order.
 template <class Way>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGemmKernel(const ExpertGemm::Args args) {
+  BeginKernel();
   const int64_t row = blockIdx.x;
   if (args.sums_fast == nullptr) {
     MultiplyPair<Way>(args, row);

@@ -76,12 +76,12 @@ __device__ inline void SplitActivations(const float (&x)[8], uint4* upper, uint4
 /// Reads eight columns of a row from `column` on, a multiple of eight; those from `end` on are zeros.
 __device__ inline void ReadActivations(const float* row, int column, int end, float (&x)[8]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 == 0 && column + 8 <= end) {
-    const float4 a = __ldg(reinterpret_cast<const float4*>(row + column));
-    const float4 b = __ldg(reinterpret_cast<const float4*>(row + column) + 1);
+    const float4 a = *reinterpret_cast<const float4*>(row + column);
+    const float4 b = *(reinterpret_cast<const float4*>(row + column) + 1);
     x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
   } else {
 #pragma unroll
-    for (int i = 0; i < 8; ++i) x[i] = column + i < end ? __ldg(row + column + i) : 0.0F;
+    for (int i = 0; i < 8; ++i) x[i] = column + i < end ? row[column + i] : 0.0F;
   }
 }
 
@@ -185,23 +185,25 @@ struct MatrixLeaves {
 /// Multiplies; every thread of a block of (32, kMatrixWarps) calls it. Leaves are whole blocks of 32 columns.
 template <WeightFormat kFormat, int kRows>
 __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
-  using Format = MatrixFormat<kFormat>;
   using Leaves = MatrixLeaves<kFormat, kRows>;
   using Shared = MatrixShared<kRows>;
   __shared__ __align__(16) Shared shared;
-  const int width = static_cast<int>(product.w.leaf), phase = static_cast<int>(product.w.phase);
+  const int width = static_cast<int>(product.w.leaf);
   const int leaf = width / kMatrixColumns, begin = product.leaf_begin * width;
   const int end = min(product.leaf_end * width, static_cast<int>(product.w.k));
   const int64_t number = product.tile + threadIdx.y;
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
-  typename Format::Stored ring[Format::kAhead];
-  int next = phase + begin;  // column of the next block to load
-#pragma unroll
-  for (int i = 0; i < Format::kAhead; ++i, next += kMatrixColumns) LoadBlock<kFormat>(ring[i], tile, next, phase + end);
+  const int phase = static_cast<int>(product.w.phase);
+  BlockRing<kFormat> ring(tile, phase + begin, phase + end);
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * gridDim.y * gridDim.z * kMatrixWarps;
+  const int64_t first = TileBytes<kFormat>(phase + begin), bytes = TileBytes<kFormat>(phase + end) - first;
+  Fetch(tile + first, std::min(bytes, kFetchedBytes / warps), threadIdx.x, kWarp);
+  AwaitPrevious();
   Leaves leaves(rows);
   int left = leaf;  // blocks of the leaf that are still to come
-  static_assert(Shared::kBlocks % Format::kAhead == 0);
+  constexpr int kPlaces = BlockRing<kFormat>::kPlaces;
+  static_assert(Shared::kBlocks % kPlaces == 0);
 #pragma unroll 1
   for (int column = begin; column < end; column += Shared::kColumns) {
     const int stop = min(column + Shared::kColumns, end);
@@ -210,13 +212,13 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
     __syncthreads();
     const int blocks = CeilDiv(stop - column, kMatrixColumns);
 #pragma unroll 1
-    for (int first = 0; first < blocks; first += Format::kAhead) {
+    for (int first = 0; first < blocks; first += kPlaces) {
 #pragma unroll
-      for (int i = 0; i < Format::kAhead && first + i < blocks; ++i, next += kMatrixColumns) {
-        const typename Format::Stored stored = ring[i];
+      for (int i = 0; i < kPlaces && first + i < blocks; ++i) {
+        const typename BlockRing<kFormat>::Stored stored = ring.blocks[i];
         MatrixWeights w;
-        Format::Decode(stored, w);
-        LoadBlock<kFormat>(ring[i], tile, next, phase + end);
+        MatrixFormat<kFormat>::template Decode<kRows == 1>(stored, w);
+        ring.Load(i);
         leaves.Multiply(stored, w, shared, first + i);
         if (--left == 0) {
           leaves.EndLeaf(product.exact);

@@ -112,7 +112,7 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
     for (int block = 0; block < blocks; ++block) {
       const typename MatrixFormat<kFormat>::Stored stored = coming;
       MatrixWeights w;
-      MatrixFormat<kFormat>::Decode(stored, w);
+      MatrixFormat<kFormat>::template Decode<false>(stored, w);
       LoadBlock<kFormat>(coming, tile, phase + column + (block + 1) * kMatrixColumns, phase + end);
       panel.Multiply(stored, w, buffer, block);
       if (--left == 0) {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda_fetch.cuh"
 #include "kernels/gemm_read.cuh"
 
 namespace trivet::kernels {
@@ -48,6 +49,13 @@ __device__ inline uint32_t MultiplyPair(uint32_t a, uint32_t b) {
   return bits;
 }
 
+/// Bytes of `a` and `b`, as PTX's prmt has it: a place's highest bit asks for the byte's sign, eight times.
+__device__ inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t places) {
+  uint32_t bytes = 0;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(places));
+  return bytes;
+}
+
 /// 2^exponent as a pair of BF16, for exponents from -126 to 127.
 constexpr uint32_t PairOfPowers(int exponent) { return static_cast<uint32_t>(exponent + 127) * 0x00800080U; }
 
@@ -65,7 +73,7 @@ struct StoredBlock {
 ///   Four(tile, column, i)     where the lane's words of the block that begins at `column` of the tile stand
 ///   One(tile, column, i)
 ///   Inside(i, column, end)    whether fours[i] exists in a tile of `end` columns, when the block does
-///   Decode(stored, w)         its weights
+///   Decode<kCompact>(stored, w)  its weights; compact where one row meets them, so that the code is what counts
 ///   Scale(stored, row)        of rows 4g + row
 template <WeightFormat kFormat>
 struct MatrixFormat;
@@ -82,13 +90,15 @@ struct MatrixFormat<WeightFormat::kBF16> {
   using Stored = StoredBlock<kFours, kOnes>;
   static constexpr __device__ int ColumnOf(int i) { return i; }
 
-  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int i) {
-    return tile + (column * 64 + LaneColumn() * 512 + LaneRow() * 16 + static_cast<uint32_t>(i) * 128);
+  static __device__ const std::byte* Four(const std::byte* tile, int column, int i) {
+    return tile +
+           (static_cast<uint32_t>(column) * 64 + LaneColumn() * 512 + LaneRow() * 16 + static_cast<uint32_t>(i) * 128);
   }
-  static __device__ const std::byte* One(const std::byte* tile, uint32_t, int) { return tile; }
+  static __device__ const std::byte* One(const std::byte* tile, int, int) { return tile; }
   static __device__ bool Inside(int i, int column, int end) {
     return column + static_cast<int>(LaneColumn()) * 8 + i * 2 < end;
   }
+  template <bool kCompact>
   static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -109,47 +119,60 @@ struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
   // One shift serves codes that are four apart.
   static constexpr __device__ int ColumnOf(int i) { return i / 2 + i % 2 * 4; }
 
-  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int) {
-    return tile + (Codes(static_cast<int>(column / kMatrixColumns)) + LaneColumn() * 128 + LaneRow() * 16);
+  static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
+    return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 128 + LaneRow() * 16);
   }
   // The scales of its four rows, a byte each.
-  static __device__ const std::byte* One(const std::byte* tile, uint32_t column, int) {
-    return tile + (Block(static_cast<int>(column / kMatrixColumns)) + kLayout.scale_at + LaneRow() * 4);
+  static __device__ const std::byte* One(const std::byte* tile, int column, int) {
+    return tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 4);
   }
   static __device__ bool Inside(int, int, int) { return true; }
+  template <bool kCompact>
   static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
     const uint32_t scales = stored.ones[0];
-    // A scale of 2^(e - 127) from e = 129 on would overflow together with 2^126: a byte above 128 has its highest bit
-    // and another one.
-    const uint32_t above = ((scales & 0x7F7F7F7FU) + 0x7F7F7F7FU) & scales & 0x80808080U;
-    if (__all_sync(kAllLanes, above == 0)) {
+    // Scales below 2 fit into one product together with 2^126.
+    if (__all_sync(kAllLanes, (scales & 0x80808080U) == 0)) {
 #pragma unroll
       for (int row = 0; row < 4; ++row) {
-        Scaled(stored, w, row, Exponent(scales, row) * 0x00800080U + PairOfPowers(-1));
+        const uint32_t power = Exponent(scales, row) * 0x00800080U + PairOfPowers(-1);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) w[i][row] = Scaled(WordOf(stored.fours[0], row), i, power);
       }
       return;
     }
-#pragma unroll
-    for (int row = 0; row < 4; ++row) {
-      Scaled(stored, w, row, PairOfPowers(126));
-      const uint32_t exponent = Exponent(scales, row);
-      const uint32_t scale = exponent == 0 ? 0x00400040U : exponent * 0x00800080U;
-#pragma unroll
-      for (int i = 0; i < 4; ++i) w[i][row] = MultiplyPair(w[i][row], scale);
+    uint32_t large[16];  // in the order in which instructions take them
+    if (kCompact) {
+      DecodeLargeApart(stored.fours[0], scales, large);
+    } else {
+      DecodeLarge<16>(stored.fours[0], scales, large);
     }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) w[i / 8 * 2 + i / 2 % 2][i / 4 % 2 * 2 + i % 2] = large[i];
   }
   static __device__ float Scale(const Stored&, int) { return 1.0F; }
 
  private:
   static __device__ uint32_t Exponent(uint32_t scales, int row) { return scales >> (8 * row) & 0xFF; }
-  // A row's codes, which are 2^126 times too small, multiplied by a pair of powers of two.
-  static __device__ void Scaled(const Stored& stored, MatrixWeights& w, int row, uint32_t power) {
-    const uint32_t word = WordOf(stored.fours[0], row);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const uint32_t magnitude = (i < 2 ? word << (6 - 4 * i) : word >> (4 * i - 6)) & 0x01C001C0U;
-      w[i][row] = MultiplyPair(magnitude | (word << (12 - 4 * i) & 0x80008000U), power);
+  // Codes i and i + 4 of a word, which are 2^126 times too small, multiplied by a pair of powers of two.
+  static __device__ uint32_t Scaled(uint32_t word, int i, uint32_t power) {
+    const uint32_t codes = (i < 2 ? word : word >> 8) & 0x000F000FU << (i % 2 * 4);
+    // Twice, six bits apart: once for the sign, once for the rest. The product is no slower than a shift.
+    return MultiplyPair(codes * (i % 2 == 0 ? 0x1040U : 0x0104U) & 0x81C081C0U, power);
+  }
+  // For all scales; kUnrolled of the 16 words at a time.
+  template <int kUnrolled>
+  static __device__ void DecodeLarge(uint4 words, uint32_t scales, uint32_t (&w)[16]) {
+#pragma unroll kUnrolled
+    for (int i = 0; i < 16; ++i) {
+      const int row = i / 4 % 2 * 2 + i % 2;
+      const uint32_t exponent = Exponent(scales, row);
+      const uint32_t scale = exponent == 0 ? 0x00400040U : exponent * 0x00800080U;
+      w[i] = MultiplyPair(Scaled(WordOf(words, row), i / 8 * 2 + i / 2 % 2, PairOfPowers(126)), scale);
     }
+  }
+  // Out of the way of a loop whose code is short.
+  static __device__ __noinline__ void DecodeLargeApart(uint4 words, uint32_t scales, uint32_t (&w)[16]) {
+    DecodeLarge<1>(words, scales, w);
   }
 };
 
@@ -163,49 +186,82 @@ struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
   static constexpr __device__ int ColumnOf(int i) { return i; }
 
   // The scales of its four rows.
-  static __device__ const std::byte* Four(const std::byte* tile, uint32_t column, int) {
-    return tile + (Block(static_cast<int>(column / kMatrixColumns)) + kLayout.scale_at + LaneRow() * 16);
+  static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
+    return tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 16);
   }
-  static __device__ const std::byte* One(const std::byte* tile, uint32_t column, int i) {
-    return tile + (Codes(static_cast<int>(column / kMatrixColumns)) + LaneColumn() * 256 + LaneRow() * 4 +
-                   static_cast<uint32_t>(i) * 32);
+  static __device__ const std::byte* One(const std::byte* tile, int column, int i) {
+    return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 256 + LaneRow() * 4 + static_cast<uint32_t>(i) * 32);
   }
   static __device__ bool Inside(int, int, int) { return true; }
+  template <bool kCompact>
   static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
 #pragma unroll
     for (int row = 0; row < 4; ++row) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        // The row's bytes of both columns, in the upper halves; what stands below them is masked away.
-        const uint32_t places = 0x4000U + 0x1010U * static_cast<uint32_t>(row);
-        const uint32_t bits = __byte_perm(stored.ones[2 * i], stored.ones[2 * i + 1], places);
-        w[i][row] = MultiplyPair((bits >> 4 & 0x07F007F0U) | (bits & 0x80008000U), PairOfPowers(120));
+        // The row's bytes of both columns, and above each eight times its sign.
+        const uint32_t bits = Permute(stored.ones[2 * i], stored.ones[2 * i + 1], 0xC480U + 0x1111U * row);
+        w[i][row] = MultiplyPair(bits << 4 & 0x87F087F0U, PairOfPowers(120));
       }
     }
   }
   static __device__ float Scale(const Stored& stored, int row) { return __uint_as_float(WordOf(stored.fours[0], row)); }
 };
 
-/// Loads the block that begins at `column` of a tile of `end` columns; more are zeros.
+/// Loads the block that begins at `column` of a tile of `end` columns, if it is there; columns of it from `end` on are
+/// zeros, or the rest of what is stored together.
 template <WeightFormat kFormat>
 __device__ inline void LoadBlock(typename MatrixFormat<kFormat>::Stored& stored, const std::byte* tile, int column,
                                  int end) {
   using Format = MatrixFormat<kFormat>;
-  const auto at = static_cast<uint32_t>(column);
-  if (column + kMatrixColumns <= end) {
+  if (BlocksOf(kFormat).has_value() ? column < end : column + kMatrixColumns <= end) {
 #pragma unroll
-    for (int i = 0; i < Format::kFours; ++i) stored.fours[i] = LoadFourOnce(Format::Four(tile, at, i));
+    for (int i = 0; i < Format::kFours; ++i) stored.fours[i] = LoadFourOnce(Format::Four(tile, column, i));
 #pragma unroll
-    for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = LoadOnce(Format::One(tile, at, i));
-    return;
+    for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = LoadOnce(Format::One(tile, column, i));
+  } else if (!BlocksOf(kFormat).has_value() && column < end) {
+#pragma unroll
+    for (int i = 0; i < Format::kFours; ++i) {
+      const bool inside = Format::Inside(i, column, end);
+      stored.fours[i] = inside ? LoadFourOnce(Format::Four(tile, column, i)) : make_uint4(0, 0, 0, 0);
+    }
   }
-#pragma unroll
-  for (int i = 0; i < Format::kFours; ++i) {
-    const bool inside = column < end && Format::Inside(i, column, end);
-    stored.fours[i] = inside ? LoadFourOnce(Format::Four(tile, at, i)) : make_uint4(0, 0, 0, 0);
-  }
-#pragma unroll
-  for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = column < end ? LoadOnce(Format::One(tile, at, i)) : 0;
 }
+
+/// Bytes that a whole grid asks the cache for ahead of its time, at most.
+inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
+
+/// The blocks of a tile that a warp multiplies in turn, some of them under way.
+template <WeightFormat kFormat>
+struct BlockRing {
+  using Stored = typename MatrixFormat<kFormat>::Stored;
+  static constexpr int kPlaces = MatrixFormat<kFormat>::kAhead;
+  static constexpr int64_t kBytes = TileBytes<kFormat>(kMatrixColumns);
+  static constexpr bool kApart = 4 * kBytes == TileBytes<kFormat>(4 * kMatrixColumns);  // blocks stand on their own
+
+  Stored blocks[kPlaces];
+  const std::byte* at;  // where the block of place 0 is loaded next: it, or its tile
+  int column;           // and its column there
+  int left;             // columns from it on
+
+  /// For columns [begin, end) of the tile; begin is a multiple of 32.
+  __device__ BlockRing(const std::byte* tile, int begin, int end)
+      : at(kApart ? tile + begin / kMatrixColumns * kBytes : tile), column(kApart ? 0 : begin), left(end - begin) {
+#pragma unroll
+    for (int i = 0; i < kPlaces; ++i) Load(i);
+  }
+  /// Loads the next block, if there is one, into place `i`, the one behind the last call's.
+  __device__ void Load(int i) {
+    if constexpr (kApart) {
+      LoadBlock<kFormat>(blocks[i], at + i * kBytes, 0, left - i * kMatrixColumns);
+    } else {
+      LoadBlock<kFormat>(blocks[i], at, column + i * kMatrixColumns, column + left);
+    }
+    if (i < kPlaces - 1) return;
+    if (kApart) at += kPlaces * kBytes;
+    if (!kApart) column += kPlaces * kMatrixColumns;
+    left -= kPlaces * kMatrixColumns;
+  }
+};
 
 }  // namespace trivet::kernels

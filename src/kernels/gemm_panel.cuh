@@ -67,7 +67,7 @@ struct Panel {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       const int at = Thread() + i * kPanelThreads;
-      next_x[i] = __ldg(reinterpret_cast<const float4*>(shared.rows[at / 8] + column + at % 8 * 4));
+      next_x[i] = *reinterpret_cast<const float4*>(shared.rows[at / 8] + column + at % 8 * 4);
     }
     if (!Decodes()) return;
     const int chunk = (static_cast<int>(product.w.phase) + column) / Reader::kColumns;

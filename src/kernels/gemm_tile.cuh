@@ -47,7 +47,7 @@ struct TileRows {
     const int m = min(i, count - 1);
     return x + (x_rows == nullptr ? first + m : x_rows[m]) * x_stride;
   }
-  __device__ float Scale(int i) const { return scales == nullptr ? 1.0F : __ldg(scales + min(i, count - 1)); }
+  __device__ float Scale(int i) const { return scales == nullptr ? 1.0F : scales[min(i, count - 1)]; }
   __device__ int64_t Output(int i) const { return (y_rows == nullptr ? y_first + i : y_rows[i]) * y_stride; }
 };
 
@@ -191,11 +191,11 @@ __device__ void HoldColumns(const TileRows& rows, int column, int end, TileShare
       done = (end - column) / 4 * 4;
 #pragma unroll 4
       for (int k = thread * 4; k < done; k += kThreads * 4) {
-        *reinterpret_cast<float4*>(to + k) = __ldg(reinterpret_cast<const float4*>(from + k));
+        *reinterpret_cast<float4*>(to + k) = *reinterpret_cast<const float4*>(from + k);
       }
     }
 #pragma unroll 1
-    for (int k = done + thread; k < end - column; k += kThreads) to[k] = __ldg(from + k);
+    for (int k = done + thread; k < end - column; k += kThreads) to[k] = from[k];
   }
 }
 
@@ -239,6 +239,7 @@ __device__ void MultiplyTiles(const TileProduct& product, const TileRows& rows, 
   for (int d = 0; d < Chains::kAhead; ++d) {
     if (number + d < last) chains.ring[d].Load(chains.tile, number + d);
   }
+  AwaitPrevious();
 #pragma unroll 1
   for (int column = begin; column < end; column += Shared::kColumns) {
     const int stop = min(column + Shared::kColumns, end);

@@ -10,6 +10,7 @@ constexpr int kThreads = 256;
 // A pair's position is the number of pairs that stand before it: those of lower slots, and earlier ones of its own;
 // -1, as an unsigned number, is the highest slot. One pair a thread; the threads behind them count offsets.
 __global__ void GroupPairsKernel(const GroupPairs::Args args) {
+  BeginKernel();
   const int64_t i = GlobalThread();
   const bool is_pair = i < args.pairs;
   const int64_t offset = i - args.pairs;  // of slot `offset`
@@ -29,7 +30,7 @@ __global__ void GroupPairsKernel(const GroupPairs::Args args) {
 }
 
 void GroupPairsCuda(const GroupPairs::Args& args) {
-  GroupPairsKernel<<<BlocksFor(args.pairs + args.slots_total + 1, kThreads), kThreads>>>(args);
+  StartKernel({BlocksFor(args.pairs + args.slots_total + 1, kThreads), kThreads}, GroupPairsKernel, args);
   CheckLaunch("group_pairs/cuda");
 }
 

@@ -12,6 +12,7 @@ std::span<const KernelRow<GatedAct>> GatedAct::CudaRows() { return {}; }
 std::span<const KernelRow<SigmoidGate>> SigmoidGate::CudaRows() { return {}; }
 std::span<const KernelRow<Gemm>> Gemm::CudaRows() { return {}; }
 std::span<const KernelRow<RmsNorm>> RmsNorm::CudaRows() { return {}; }
+std::span<const KernelRow<AddNorm>> AddNorm::CudaRows() { return {}; }
 std::span<const KernelRow<L2Norm>> L2Norm::CudaRows() { return {}; }
 std::span<const KernelRow<GatedNorm>> GatedNorm::CudaRows() { return {}; }
 std::span<const KernelRow<Embed>> Embed::CudaRows() { return {}; }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda_fetch.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/elementary.h"
+#include "kernels/fixed_point.h"
 #include "kernels/lanes.h"
 #include "kernels/norm.h"
 
@@ -24,19 +26,40 @@ __device__ float LaneSum(const float* x, int64_t n, int lane) {
   return sum;
 }
 
-// The sum of one lane's squares where they stand in shared memory.
+// The sum of one lane's squares where they stand in shared memory. What comes next is loaded while the chain goes on.
 __device__ float LaneSum(const float* squares, int64_t count) {
+  constexpr int kFours = 4;
   float sum = 0;
   int64_t i = 0;
-#pragma unroll 4
-  for (; i + 4 <= count; i += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(squares + i);
-    sum = sum + four.x;
-    sum = sum + four.y;
-    sum = sum + four.z;
-    sum = sum + four.w;
+  float4 next[kFours];
+  const auto load = [&](int64_t at) {
+#pragma unroll
+    for (int j = 0; j < kFours; ++j) next[j] = reinterpret_cast<const float4*>(squares + at)[j];
+  };
+  if (count >= 4 * kFours) load(0);
+#pragma unroll 1
+  for (; i + 4 * kFours <= count; i += 4 * kFours) {
+    float4 fours[kFours];
+#pragma unroll
+    for (int j = 0; j < kFours; ++j) fours[j] = next[j];
+    if (i + 8 * kFours <= count) load(i + 4 * kFours);
+#pragma unroll
+    for (const float4& four : fours) {
+      sum = sum + four.x;
+      sum = sum + four.y;
+      sum = sum + four.z;
+      sum = sum + four.w;
+    }
   }
   for (; i < count; ++i) sum += squares[i];
+  return sum;
+}
+
+// The halving sum of the sixteen lanes' sums, for the block's first lane, as HalvingSum does it: lane i takes lane i +
+// half. The first sixteen threads call it.
+__device__ float HalveLanes(float sum) {
+  constexpr uint32_t kHalfWarp = (1U << kLanes) - 1;
+  for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_down_sync(kHalfWarp, sum, half, kLanes);
   return sum;
 }
 
@@ -52,17 +75,22 @@ __device__ float BlockSquares(const float* x, int64_t n) {
     __syncthreads();
   }
   if (lane < kLanes) {
-    float sum = wide ? LaneSum(squares + lane * stride, CeilDiv(n - lane, kLanes)) : LaneSum(x, n, lane);
-    constexpr uint32_t kHalfWarp = (1U << kLanes) - 1;
-    // Lane i takes lane i + half, as HalvingSum does.
-    for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_down_sync(kHalfWarp, sum, half, kLanes);
+    const float sum =
+        HalveLanes(wide ? LaneSum(squares + lane * stride, CeilDiv(n - lane, kLanes)) : LaneSum(x, n, lane));
     if (lane == 0) total = sum;
   }
   __syncthreads();
   return total;
 }
 
+// Begins a kernel that will read a weight of n.
+__device__ void BeginWith(const float* weight, int64_t n) {
+  Fetch(weight, n * static_cast<int64_t>(sizeof(float)), threadIdx.x, blockDim.x);
+  BeginKernel();
+}
+
 __global__ void RmsNormKernel(const RmsNorm::Args args) {
+  BeginWith(args.weight, args.n);
   const int64_t row = args.begin + blockIdx.x;
   const float* x = args.x + args.x_rows.At(row);
   float* y = args.y + args.y_rows.At(row);
@@ -70,13 +98,91 @@ __global__ void RmsNormKernel(const RmsNorm::Args args) {
   for (int64_t i = threadIdx.x; i < args.n; i += blockDim.x) y[i] = x[i] * inverse * (args.offset + args.weight[i]);
 }
 
+// A sum as it is added to x, and zero in its place.
+__device__ float TakeSum(const AddNorm::Args& args, int64_t i) {
+  if (args.sums_fixed != nullptr) {
+    const float sum = FromGrid(args.sums_fixed[i]);
+    args.sums_fixed[i] = 0;
+    return sum;
+  }
+  const float sum = args.sums_fast[i];
+  args.sums_fast[i] = 0;
+  return sum;
+}
+
+__global__ void AddNormKernel(const AddNorm::Args args) {
+  BeginWith(args.weight, args.n);
+  const int64_t row = (args.begin + blockIdx.x) * args.n;
+  float* x = args.x + row;
+  for (int64_t i = threadIdx.x; i < args.n; i += blockDim.x) x[i] += TakeSum(args, row + i);
+  __syncthreads();
+  const float inverse = 1.0F / std::sqrt(BlockSquares(x, args.n) / static_cast<float>(args.n) + args.eps);
+  for (int64_t i = threadIdx.x; i < args.n; i += blockDim.x) {
+    args.y[row + i] = x[i] * inverse * (args.offset + args.weight[i]);
+  }
+}
+
+// A wide row, which its threads hold in registers; weights come while the kernel before this one ends.
+constexpr int kHeldThreads = 1024, kHeld = static_cast<int>(kWidestRow) / kHeldThreads;
+static_assert(kHeld * kHeldThreads == kWidestRow);
+
+__global__ void __launch_bounds__(kHeldThreads) AddNormWideKernel(const AddNorm::Args args) {
+  extern __shared__ __align__(16) float squares[];
+  __shared__ float total;
+  const int n = static_cast<int>(args.n), thread = static_cast<int>(threadIdx.x);
+  const int stride = static_cast<int>(SquaresStride(args.n));
+  const int64_t row = (args.begin + blockIdx.x) * args.n;
+  float x[kHeld], weight[kHeld];
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = thread + j * kHeldThreads;
+    weight[j] = i < n ? args.weight[i] : 0.0F;
+  }
+  BeginKernel();
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = thread + j * kHeldThreads;
+    x[j] = i < n ? args.x[row + i] : 0.0F;
+    if (i < n) x[j] += args.sums_fixed != nullptr ? FromGrid(args.sums_fixed[row + i]) : args.sums_fast[row + i];
+  }
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = thread + j * kHeldThreads;
+    if (i < n) squares[i % static_cast<int>(kLanes) * stride + i / static_cast<int>(kLanes)] = x[j] * x[j];
+  }
+  __syncthreads();
+  if (thread < kLanes) {
+    const float sum = HalveLanes(LaneSum(squares + thread * stride, CeilDiv(n - thread, kLanes)));
+    if (thread == 0) total = sum;
+  }
+  // What the sum does not need is written while it is made.
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = thread + j * kHeldThreads;
+    if (i >= n) continue;
+    args.x[row + i] = x[j];
+    if (args.sums_fixed != nullptr) args.sums_fixed[row + i] = 0;
+    if (args.sums_fast != nullptr) args.sums_fast[row + i] = 0;
+  }
+  __syncthreads();
+  const float inverse = 1.0F / std::sqrt(total / static_cast<float>(n) + args.eps);
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = thread + j * kHeldThreads;
+    if (i < n) args.y[row + i] = x[j] * inverse * (args.offset + weight[j]);
+  }
+}
+
 __global__ void L2NormKernel(const L2Norm::Args args) {
-  float* x = args.x + args.rows.At(args.begin + blockIdx.x);
+  BeginKernel();
+  const int64_t row = args.begin + blockIdx.x;
+  float* x = args.x + args.rows.At(row);
   const float inverse = 1.0F / std::sqrt(BlockSquares(x, args.n) + 1e-6F);
-  for (int64_t i = threadIdx.x; i < args.n; i += blockDim.x) x[i] = x[i] * inverse * args.scale;
+  for (int64_t i = threadIdx.x; i < args.n; i += blockDim.x) x[i] = x[i] * inverse * args.ScaleOf(row);
 }
 
 __global__ void GatedNormKernel(const GatedNorm::Args args) {
+  BeginWith(args.weight, args.n);
   const int64_t row = args.begin + blockIdx.x;
   float* x = args.x + args.x_rows.At(row);
   const float* gate = args.gate + args.gate_rows.At(row);
@@ -86,13 +192,25 @@ __global__ void GatedNormKernel(const GatedNorm::Args args) {
   }
 }
 
+// Whether a row's squares stand in shared memory, and their bytes there.
+bool IsWide(int64_t n) { return n >= kWideRow && n <= kWidestRow; }
+size_t SharedBytes(int64_t n) { return IsWide(n) ? static_cast<size_t>(kLanes * SquaresStride(n)) * sizeof(float) : 0; }
+
 template <class Args>
 void Launch(void (*kernel)(Args), const Args& args, std::string_view row) {
   if (args.begin >= args.end) return;
-  const bool wide = args.n >= kWideRow && args.n <= kWidestRow;
-  const size_t shared = wide ? static_cast<size_t>(kLanes * SquaresStride(args.n)) * sizeof(float) : 0;
-  kernel<<<static_cast<unsigned>(args.end - args.begin), wide ? kWideThreads : kNarrowThreads, shared>>>(args);
+  StartKernel({static_cast<unsigned>(args.end - args.begin), IsWide(args.n) ? kWideThreads : kNarrowThreads,
+               SharedBytes(args.n)},
+              kernel, args);
   CheckLaunch(row);
+}
+
+void AddNormCuda(const AddNorm::Args& args) {
+  if (!IsWide(args.n)) return Launch<AddNorm::Args>(AddNormKernel, args, "add_norm/cuda");
+  if (args.begin >= args.end) return;
+  StartKernel({static_cast<unsigned>(args.end - args.begin), kHeldThreads, SharedBytes(args.n)}, AddNormWideKernel,
+              args);
+  CheckLaunch("add_norm/cuda");
 }
 
 void RmsNormCuda(const RmsNorm::Args& args) { Launch<RmsNorm::Args>(RmsNormKernel, args, "rms_norm/cuda"); }
@@ -103,6 +221,10 @@ void GatedNormCuda(const GatedNorm::Args& args) { Launch<GatedNorm::Args>(GatedN
 
 std::span<const KernelRow<RmsNorm>> RmsNorm::CudaRows() {
   static constexpr KernelRow<RmsNorm> kRows[] = {{"rms_norm/cuda", kCudaTarget, RmsNormCuda}};
+  return kRows;
+}
+std::span<const KernelRow<AddNorm>> AddNorm::CudaRows() {
+  static constexpr KernelRow<AddNorm> kRows[] = {{"add_norm/cuda", kCudaTarget, AddNormCuda}};
   return kRows;
 }
 std::span<const KernelRow<L2Norm>> L2Norm::CudaRows() {

@@ -30,17 +30,23 @@ void RmsNormSimd(const RmsNorm::Args& args) {
   }
 }
 
+void AddNormSimd(const AddNorm::Args& args) {
+  AddSumsRef({args.x, args.sums_fixed, args.sums_fast, args.begin * args.n, args.end * args.n});
+  const NestedRows rows{1, args.n, 0};
+  RmsNormSimd({args.x, rows, args.y, rows, args.weight, args.n, args.eps, args.offset, args.begin, args.end});
+  ClearSums(args);
+}
+
 void L2NormSimd(const L2Norm::Args& args) {
-  const VF factor = hn::Set(DF(), args.scale);
   for (int64_t row = args.begin; row < args.end; ++row) {
     float* x = args.x + args.rows.At(row);
     const float inverse = 1.0F / std::sqrt(RowSquares(x, args.n) + 1e-6F);
-    const VF scale = hn::Set(DF(), inverse);
+    const VF scale = hn::Set(DF(), inverse), factor = hn::Set(DF(), args.ScaleOf(row));
     int64_t i = 0;
     for (; i + kL <= args.n; i += kL) {
       hn::StoreU(hn::Mul(hn::Mul(hn::LoadU(DF(), x + i), scale), factor), DF(), x + i);
     }
-    for (; i < args.n; ++i) x[i] = x[i] * inverse * args.scale;
+    for (; i < args.n; ++i) x[i] = x[i] * inverse * args.ScaleOf(row);
   }
 }
 
@@ -77,6 +83,22 @@ std::span<const KernelRow<RmsNorm>> RmsNorm::Rows() {
     {"rms_norm/neon", HWY_NEON, N_NEON::RmsNormSimd},
 #endif
     {"rms_norm/ref", 0, RmsNormRef},
+  };
+  return kRows;
+}
+
+std::span<const KernelRow<AddNorm>> AddNorm::Rows() {
+  static constexpr KernelRow<AddNorm> kRows[] = {
+#if HWY_TARGETS & HWY_AVX3
+    {"add_norm/avx512", HWY_AVX3, N_AVX3::AddNormSimd},
+#endif
+#if HWY_TARGETS & HWY_AVX2
+    {"add_norm/avx2", HWY_AVX2, N_AVX2::AddNormSimd},
+#endif
+#if HWY_TARGETS & HWY_NEON
+    {"add_norm/neon", HWY_NEON, N_NEON::AddNormSimd},
+#endif
+    {"add_norm/ref", 0, AddNormRef},
   };
   return kRows;
 }

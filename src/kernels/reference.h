@@ -16,6 +16,7 @@ namespace trivet::kernels {
 /// The reference of each family; the family's header says what it computes.
 void GemmRef(const Gemm::Args& args);
 void RmsNormRef(const RmsNorm::Args& args);
+void AddNormRef(const AddNorm::Args& args);
 void L2NormRef(const L2Norm::Args& args);
 void GatedNormRef(const GatedNorm::Args& args);
 void GatedActRef(const GatedAct::Args& args);
@@ -35,6 +36,9 @@ void MapRef(const Map::Args& args);
 void CopyRowsRef(const CopyRows::Args& args);
 void GroupPairsRef(const GroupPairs::Args& args);
 void ExpertGemmRef(const ExpertGemm::Args& args);
+
+/// Sets the sums of `args` in its range to zero.
+void ClearSums(const AddNorm::Args& args);
 
 /// The products of each slot's pairs by args.gemm, many at a time.
 void ExpertGemmGrouped(const ExpertGemm::Args& args);

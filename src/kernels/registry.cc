@@ -14,8 +14,9 @@ namespace {
 // Calls `visit(member)` for the row pointer of every family.
 template <class Set, class Visit>
 void ForEach(Set& set, Visit visit) {
-  visit(set.embed), visit(set.rms_norm), visit(set.l2_norm), visit(set.gated_norm), visit(set.gemm), visit(set.rope);
-  visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate), visit(set.conv1d), visit(set.delta_net);
+  visit(set.embed), visit(set.rms_norm), visit(set.add_norm), visit(set.l2_norm), visit(set.gated_norm);
+  visit(set.gemm), visit(set.rope), visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate),
+      visit(set.conv1d), visit(set.delta_net);
   visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.map);
   visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm);
 }

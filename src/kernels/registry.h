@@ -22,6 +22,7 @@ namespace trivet::kernels {
 struct Kernels {
   const KernelRow<Embed>* embed = nullptr;
   const KernelRow<RmsNorm>* rms_norm = nullptr;
+  const KernelRow<AddNorm>* add_norm = nullptr;
   const KernelRow<L2Norm>* l2_norm = nullptr;
   const KernelRow<GatedNorm>* gated_norm = nullptr;
   const KernelRow<Gemm>* gemm = nullptr;

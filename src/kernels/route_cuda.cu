@@ -33,6 +33,43 @@ __device__ Pick Next(const float* values, int total, const Pick& last) {
 
 constexpr float kAboveAll = INFINITY;
 
+// A float as an unsigned number of the same order, above zero; NaN counts as the lowest value.
+__device__ uint32_t OrderOf(float value) {
+  const uint32_t bits = __float_as_uint(value == value ? value + 0.0F : -INFINITY);  // no negative zero
+  return bits >> 31 != 0 ? ~bits : bits | 0x80000000U;
+}
+
+// Chooses values one after the other, the larger first and of equals that of the lower index, by one warp: every lane
+// knows the best of its own that are left.
+struct Chooser {
+  uint32_t* orders;  // [total] in shared memory, zero where chosen
+  int total;
+  uint32_t best = 0;
+  int at = 0;
+
+  __device__ Chooser(const float* values, int count, uint32_t* memory) : orders(memory), total(count) {
+    for (int i = static_cast<int>(threadIdx.x); i < total; i += kWarp) orders[i] = OrderOf(values[i]);
+    Look();
+  }
+  __device__ void Look() {
+    best = 0, at = total;
+    for (int i = static_cast<int>(threadIdx.x); i < total; i += kWarp) {
+      if (orders[i] > best) best = orders[i], at = i;
+    }
+  }
+  // The index of the next, or `total` when none is left.
+  __device__ int Next() {
+    const uint32_t order = __reduce_max_sync(kAllLanes, best);
+    const auto own = static_cast<unsigned>(best == order ? at : total);
+    const int index = static_cast<int>(__reduce_min_sync(kAllLanes, own));
+    if (index < total && index % kWarp == static_cast<int>(threadIdx.x)) {
+      orders[index] = 0;
+      Look();
+    }
+    return index;
+  }
+};
+
 // Makes experts ineligible whose group is not among the best by the sum of its two largest values.
 __device__ void DropGroups(const Route::Args& args, float* choice, float* sums) {
   const int groups = static_cast<int>(args.groups), size = static_cast<int>(args.experts_total) / groups;
@@ -58,11 +95,14 @@ __device__ void DropGroups(const Route::Args& args, float* choice, float* sums) 
   __syncwarp();
 }
 
-// One token a warp. Shared memory: scores [E], choice [E], sums of groups, the chosen ones' scores [top_k].
+// One token a warp. Shared memory: scores [E], choice [E], their orders [E], sums of groups, the chosen ones' scores
+// [top_k] and indices [top_k].
 __global__ void RouteKernel(const Route::Args args) {
+  BeginKernel();
   extern __shared__ float shared[];
   const int total = static_cast<int>(args.experts_total), top_k = static_cast<int>(args.top_k);
-  float *scores = shared, *choice = scores + total, *sums = choice + total, *chosen = sums + args.groups;
+  float *scores = shared, *choice = scores + total, *sums = choice + 2 * total, *chosen = sums + args.groups;
+  int* indices = reinterpret_cast<int*>(chosen + top_k);
   const int lane = static_cast<int>(threadIdx.x);
   const int64_t t = args.begin + blockIdx.x;
   const float* logits = args.logits + t * args.logits_stride;
@@ -73,21 +113,28 @@ __global__ void RouteKernel(const Route::Args args) {
   }
   __syncwarp();
   if (sigmoid && args.groups > 1) DropGroups(args, choice, sums);
-  Pick last{kAboveAll, -1};
+  Chooser chooser(choice, total, reinterpret_cast<uint32_t*>(choice + total));
   for (int i = 0; i < top_k; ++i) {
-    last = Next(choice, total, last);
-    if (lane != 0) continue;
-    chosen[i] = scores[last.index];
-    if (args.record.experts != nullptr) {
-      args.record.experts[t * top_k + i] = last.index;
-      args.record.scores[t * top_k + i] = scores[last.index];
-      args.record.choice[t * (top_k + 1) + i] = last.value;
-    }
-    args.experts[t * top_k + i] = args.slot_of == nullptr ? last.index : args.slot_of[last.index];
+    const int index = chooser.Next();
+    if (lane == 0) indices[i] = index;
+  }
+  __syncwarp();
+  for (int i = lane; i < top_k; i += kWarp) {
+    const int index = indices[i];
+    chosen[i] = scores[index];
+    args.experts[t * top_k + i] = args.slot_of == nullptr ? index : args.slot_of[index];
   }
   if (args.record.experts != nullptr) {
-    last = Next(choice, total, last);
-    if (lane == 0) args.record.choice[t * (top_k + 1) + top_k] = last.value;
+    const auto choice_of = [&](int index) {
+      return index < total && choice[index] == choice[index] ? choice[index] : -INFINITY;
+    };
+    for (int i = lane; i < top_k; i += kWarp) {
+      args.record.experts[t * top_k + i] = indices[i];
+      args.record.scores[t * top_k + i] = scores[indices[i]];
+      args.record.choice[t * (top_k + 1) + i] = choice_of(indices[i]);
+    }
+    const int left = chooser.Next();
+    if (lane == 0) args.record.choice[t * (top_k + 1) + top_k] = choice_of(left);
   }
   __syncwarp();
   const float largest = chosen[0];
@@ -111,9 +158,9 @@ __global__ void RouteKernel(const Route::Args args) {
 
 void RouteCuda(const Route::Args& args) {
   if (args.begin >= args.end) return;
-  const int64_t floats = 2 * args.experts_total + args.groups + args.top_k;
-  RouteKernel<<<static_cast<unsigned>(args.end - args.begin), kWarp, static_cast<size_t>(floats) * sizeof(float)>>>(
-      args);
+  const int64_t floats = 3 * args.experts_total + args.groups + 2 * args.top_k;
+  StartKernel({static_cast<unsigned>(args.end - args.begin), kWarp, static_cast<size_t>(floats) * sizeof(float)},
+              RouteKernel, args);
   CheckLaunch("route/cuda");
 }
 

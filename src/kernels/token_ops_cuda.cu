@@ -12,6 +12,7 @@ constexpr int kThreads = 256;
 // One element a thread.
 template <WeightFormat kFormat>
 __global__ void EmbedKernel(const Embed::Args args, const PackedMatrix table, int64_t tile_bytes) {
+  BeginKernel();
   const int64_t i = GlobalThread(), t = args.begin + blockIdx.y;
   if (i >= table.k) return;
   const int64_t row = args.tokens[t] - args.first_id;
@@ -27,7 +28,7 @@ void EmbedCuda(const Embed::Args& args) {
     part.begin = begin;
     const dim3 grid(BlocksFor(table.k, kThreads), count);
     ForFormat(table.format, [&]<WeightFormat kFormat>() {
-      EmbedKernel<kFormat><<<grid, kThreads>>>(part, table, table.tile_bytes());
+      StartKernel({grid, kThreads}, EmbedKernel<kFormat>, part, table, table.tile_bytes());
     });
   });
   CheckLaunch("embed/cuda");
@@ -35,6 +36,7 @@ void EmbedCuda(const Embed::Args& args) {
 
 // One pair of channels a thread.
 __global__ void RopeKernel(const Rope::Args args) {
+  BeginKernel();
   const int64_t pair = GlobalThread(), t = args.begin + blockIdx.y;
   if (pair >= args.heads * args.half) return;
   const int64_t i = pair % args.half;
@@ -49,12 +51,13 @@ void RopeCuda(const Rope::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
     Rope::Args part = args;
     part.begin = begin;
-    RopeKernel<<<dim3(BlocksFor(args.heads * args.half, kThreads), count), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(args.heads * args.half, kThreads), count), kThreads}, RopeKernel, part);
   });
   CheckLaunch("rope/cuda");
 }
 
 __global__ void AddBiasKernel(const AddBias::Args args) {
+  BeginKernel();
   const int64_t n = GlobalThread(), m = args.begin + blockIdx.y;
   const int64_t row = args.rows == nullptr ? 0 : args.rows[m];
   if (n < args.n && row >= 0) args.x[m * args.stride + n] += args.bias[row * args.n + n];
@@ -64,12 +67,13 @@ void AddBiasCuda(const AddBias::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
     AddBias::Args part = args;
     part.begin = begin;
-    AddBiasKernel<<<dim3(BlocksFor(args.n, kThreads), count), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(args.n, kThreads), count), kThreads}, AddBiasKernel, part);
   });
   CheckLaunch("add_bias/cuda");
 }
 
 __global__ void AddSumsKernel(const AddSums::Args args) {
+  BeginKernel();
   const int64_t i = args.begin + GlobalThread();
   if (i >= args.end) return;
   args.x[i] += args.sums_fixed != nullptr ? FromGrid(args.sums_fixed[i]) : args.sums_fast[i];
@@ -77,11 +81,12 @@ __global__ void AddSumsKernel(const AddSums::Args args) {
 
 void AddSumsCuda(const AddSums::Args& args) {
   if (args.begin >= args.end) return;
-  AddSumsKernel<<<BlocksFor(args.end - args.begin, kThreads), kThreads>>>(args);
+  StartKernel({BlocksFor(args.end - args.begin, kThreads), kThreads}, AddSumsKernel, args);
   CheckLaunch("add_sums/cuda");
 }
 
 __global__ void MapKernel(const Map::Args args) {
+  BeginKernel();
   const int64_t i = args.begin + GlobalThread();
   if (i >= args.end) return;
   args.y[i] = Apply(args.function, args.parameter, args.x[i * args.x_stride]);
@@ -89,11 +94,12 @@ __global__ void MapKernel(const Map::Args args) {
 
 void MapCuda(const Map::Args& args) {
   if (args.begin >= args.end) return;
-  MapKernel<<<BlocksFor(args.end - args.begin, kThreads), kThreads>>>(args);
+  StartKernel({BlocksFor(args.end - args.begin, kThreads), kThreads}, MapKernel, args);
   CheckLaunch("map/cuda");
 }
 
 __global__ void CopyRowsKernel(const CopyRows::Args args) {
+  BeginKernel();
   const int64_t n = GlobalThread(), i = args.begin + blockIdx.y;
   if (n >= args.n) return;
   const int64_t row = args.rows == nullptr ? i : args.rows[i];
@@ -104,7 +110,7 @@ void CopyRowsCuda(const CopyRows::Args& args) {
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
     CopyRows::Args part = args;
     part.begin = begin;
-    CopyRowsKernel<<<dim3(BlocksFor(args.n, kThreads), count), kThreads>>>(part);
+    StartKernel({dim3(BlocksFor(args.n, kThreads), count), kThreads}, CopyRowsKernel, part);
   });
   CheckLaunch("copy_rows/cuda");
 }

@@ -34,11 +34,9 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
     part.end = std::min(end * 16, channels);
     runtime.kernels.conv1d->run(part);
   });
-  const int64_t heads = tokens * shard.k_heads;
-  const kernels::NestedRows rows{shard.k_heads, channels, dk};
+  const int64_t heads = 2 * shard.k_heads;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
-  runtime.kernels.l2_norm->run({qkv.data(), rows, dk, scale, 0, heads});
-  runtime.kernels.l2_norm->run({qkv.data() + shard.k_heads * dk, rows, dk, 1.0F, 0, heads});
+  runtime.kernels.l2_norm->run({qkv.data(), {heads, channels, dk}, dk, scale, shard.k_heads, 0, tokens * heads});
   return qkv;
 }
 

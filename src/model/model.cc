@@ -42,10 +42,14 @@ Status Model::Repeat(const StepView& step, const std::function<Status()>& comput
 }
 
 Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local) {
+  const device::Workspace::Frame frame(&runtime_.workspace);
   const plan::Stage& stage = runtime_.shard.stage;
   if (stage.first()) TRY(Embed(runtime_, weights_.embed, step, x));
+  const Residual state{x, runtime_.workspace.Take<float>(static_cast<int64_t>(x.size())),
+                       runtime_.NewSums(step.tokens)};
+  if (!weights_.layers.empty()) runtime_.Norm(x, weights_.layers.front().input_norm, state.h);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    TRY(Block(stage.begin + static_cast<int64_t>(i), weights_.layers[i], step, x));
+    TRY(Block(i, step, state));
     if (!hidden.empty()) {
       runtime_.device.Download(hidden.data() + i * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
     }
@@ -54,40 +58,42 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
   return {};
 }
 
-Status Model::Block(int64_t layer, const LayerWeights& w, const StepView& step, std::span<float> x) {
+Status Model::Block(size_t at, const StepView& step, const Residual& state) {
   const device::Workspace::Frame frame(&runtime_.workspace);
+  const int64_t layer = runtime_.shard.stage.begin + static_cast<int64_t>(at);
+  const LayerWeights& w = weights_.layers[at];
   const plan::LayerGeometry& kind = runtime_.geometry.layers[static_cast<size_t>(layer)];
   const plan::Partials& partial = runtime_.layout.partial;
-  const int64_t tokens = step.tokens;
-  const std::span<float> h = runtime_.workspace.Take<float>(static_cast<int64_t>(x.size()));
-
-  runtime_.Norm(x, w.input_norm, h);
-  const Sums mixed = runtime_.NewSums(tokens);
   const LayerPlace place{w.index, kind};
+  const NextBranch channels{w.post_norm, state.h};
   switch (kind.mixer) {
     case plan::Mixer::kAttention:
-      AttentionLayer(runtime_, w.attention, place, step, h, mixed);
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, mixed, x));
+      AttentionLayer(runtime_, w.attention, place, step, state.h, state.sums);
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
+                               channels));
       break;
     case plan::Mixer::kLatentAttention:
-      LatentAttentionLayer(runtime_, w.latent, place, step, h, mixed);
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, mixed, x));
+      LatentAttentionLayer(runtime_, w.latent, place, step, state.h, state.sums);
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
+                               channels));
       break;
     case plan::Mixer::kDeltaNet:
-      DeltaNetLayer(runtime_, w.delta_net, w.index, step, h, mixed);
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.delta_net, w.mixer_norm}, mixed, x));
+      DeltaNetLayer(runtime_, w.delta_net, w.index, step, state.h, state.sums);
+      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.delta_net, w.mixer_norm}, state.sums, state.x,
+                               channels));
       break;
   }
 
-  runtime_.Norm(x, w.post_norm, h);
-  const Sums channels = runtime_.NewSums(tokens);
+  const bool last = at + 1 == weights_.layers.size();
+  const NextBranch next{last ? nullptr : weights_.layers[at + 1].input_norm, state.h};
   if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
-    MlpLayer(runtime_, w.mlp, h, tokens, nullptr, channels);
-    return runtime_.AddResidual({record::Site::kChannels, layer, partial.mlp, w.channel_norm}, channels, x);
+    MlpLayer(runtime_, w.mlp, state.h, step.tokens, nullptr, state.sums);
+    return runtime_.AddResidual({record::Site::kChannels, layer, partial.mlp, w.channel_norm}, state.sums, state.x,
+                                next);
   }
-  MoeLayer(runtime_, w.moe, layer, h, channels);
+  MoeLayer(runtime_, w.moe, layer, state.h, state.sums);
   const bool partial_moe = partial.experts || partial.shared;
-  return runtime_.AddResidual({record::Site::kChannels, layer, partial_moe, w.channel_norm}, channels, x);
+  return runtime_.AddResidual({record::Site::kChannels, layer, partial_moe, w.channel_norm}, state.sums, state.x, next);
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size) {
@@ -96,8 +102,8 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const plan::LatentGeometry& latent = geometry.latent;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const plan::MoeGeometry& moe = geometry.moe;
-  // Per token, 4-byte words: the residual stream, its norm and two sums of 8 bytes; then the largest layer.
-  const int64_t stream = hidden * (1 + 1 + 2 * 2);
+  // Per token, 4-byte words: the residual stream, its norm and a sum of 8 bytes; then the largest layer.
+  const int64_t stream = hidden * (1 + 1 + 2);
   const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
   const int64_t attn =
       latent.rank > 0 ? latent.query_rank + geometry.key_dim() + q +

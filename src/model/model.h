@@ -22,6 +22,12 @@ struct StepOutput {
   std::span<float> hidden;  // [the stage's layers][T, H] float32 after every block, or empty when nobody asked
 };
 
+/// What goes from block to block: the residual stream and its norm, [T, H], and sums, zeros between branches.
+struct Residual {
+  std::span<float> x, h;
+  Sums sums;
+};
+
 /// A model's shard, immutable after binding.
 class Model {
  public:
@@ -47,7 +53,8 @@ class Model {
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
-  Status Block(int64_t layer, const LayerWeights& w, const StepView& step, std::span<float> x);
+  // Layer `at` of the stage, whose normalised input is state.h; leaves that of the next there.
+  Status Block(size_t at, const StepView& step, const Residual& state);
 
   const Runtime runtime_;
   const Weights weights_;

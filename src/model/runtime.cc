@@ -102,40 +102,66 @@ Sums Runtime::NewSums(int64_t tokens) const {
   Sums sums;
   if (numerics == kernels::Numerics::kExact) {
     sums.fixed = workspace.Take<int64_t>(count);
-    Parallel(count, count * kElementWork, [&](int64_t begin, int64_t end) {
-      device.Zero(sums.fixed.data() + begin, (end - begin) * static_cast<int64_t>(sizeof(int64_t)));
-    });
   } else {
     sums.fast = workspace.Take<float>(count);
-    device.Zero(sums.fast.data(), count * static_cast<int64_t>(sizeof(float)));
   }
+  Clear(sums);
   return sums;
 }
 
-Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const {
+void Runtime::Clear(const Sums& sums) const {
+  const auto clear = [&](auto values) {
+    const auto count = static_cast<int64_t>(values.size());
+    Parallel(count, count * kElementWork, [&](int64_t begin, int64_t end) {
+      device.Zero(values.data() + begin, (end - begin) * static_cast<int64_t>(sizeof(values[0])));
+    });
+  };
+  clear(sums.fixed);
+  clear(sums.fast);
+}
+
+Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const {
   if (branch.partial) {
     if (!sums.fixed.empty()) TRY(comm.AllReduce(sums.fixed));
     if (!sums.fast.empty()) TRY(comm.AllReduce(sums.fast));
   }
-  const device::Workspace::Frame frame(&workspace);
-  std::span<float> out = x;
-  if (branch.norm != nullptr) {
-    out = workspace.Take<float>(static_cast<int64_t>(x.size()));
-    device.Zero(out.data(), static_cast<int64_t>(out.size_bytes()));
-  }
-  kernels::AddSums::Args args;
-  args.x = out.data();
-  args.sums_fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
-  args.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
   const auto count = static_cast<int64_t>(x.size());
-  RunParallel(*kernels.add_sums, args, count, count * kElementWork);
-  if (branch.norm != nullptr) {
-    Norm(out, branch.norm, out);
-    RunParallel(*kernels.add_sums, kernels::AddSums::Args{x.data(), nullptr, out.data()}, count, count * kElementWork);
+  int64_t* fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
+  float* fast = sums.fast.empty() ? nullptr : sums.fast.data();
+  if (branch.norm == nullptr && next.weight != nullptr) {
+    const int64_t n = geometry.hidden;
+    const kernels::AddNorm::Args args{x.data(),
+                                      fixed,
+                                      fast,
+                                      next.y.data(),
+                                      next.weight,
+                                      n,
+                                      static_cast<float>(geometry.norm_eps),
+                                      static_cast<float>(geometry.norm_offset)};
+    RunParallel(*kernels.add_norm, args, count / n, 2 * count * kElementWork);
+  } else {
+    AddTotal(branch, {x.data(), fixed, fast}, x);
+    if (next.weight != nullptr) {
+      Norm(x, next.weight, next.y);
+      Clear(sums);
+    }
   }
   LogCollective(branch.site, branch.layer, branch.partial);
   LogRows(branch.site, branch.layer, x);
   return {};
+}
+
+void Runtime::AddTotal(const Branch& branch, const kernels::AddSums::Args& total, std::span<float> x) const {
+  const auto count = static_cast<int64_t>(x.size());
+  if (branch.norm == nullptr) return RunParallel(*kernels.add_sums, total, count, count * kElementWork);
+  const device::Workspace::Frame frame(&workspace);
+  const std::span<float> out = workspace.Take<float>(count);
+  device.Zero(out.data(), static_cast<int64_t>(out.size_bytes()));
+  kernels::AddSums::Args args = total;
+  args.x = out.data();
+  RunParallel(*kernels.add_sums, args, count, count * kElementWork);
+  Norm(out, branch.norm, out);
+  RunParallel(*kernels.add_sums, kernels::AddSums::Args{x.data(), nullptr, out.data()}, count, count * kElementWork);
 }
 
 void Runtime::LogRows(record::Site site, int64_t layer, std::span<const float> values) const {

@@ -41,6 +41,12 @@ struct Branch {
   const float* norm = nullptr;
 };
 
+/// The norm in front of a residual branch: its weight, null where there is no branch, and its output [T, H].
+struct NextBranch {
+  const float* weight = nullptr;
+  std::span<float> y;
+};
+
 /// A norm's weight, its length, and what is added under the root and to the weight.
 struct NormWeight {
   const float* weight = nullptr;
@@ -111,10 +117,11 @@ struct Runtime {
   /// Zeroed sums of `tokens` rows in the workspace.
   Sums NewSums(int64_t tokens) const;
   /// Finishes a residual branch: adds the sums of all ranks when they hold parts, then x += the total, normalised first
-  /// where the branch has a norm of its own.
+  /// where the branch has a norm of its own; then begins the next, unless there is none: `next.y` becomes the norm of
+  /// x, and the sums become zero.
   ///   x [T, H]
   /// Errors:  kPeer.
-  Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x) const;
+  Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const;
 
   /// Notes every token's values at a site, when a log is kept.
   void LogRows(record::Site site, int64_t layer, std::span<const float> values) const;
@@ -161,6 +168,10 @@ struct Runtime {
   static constexpr int64_t kElementWork = 16;
 
  private:
+  // Sets sums to zero.
+  void Clear(const Sums& sums) const;
+  // x += `total`, through the norm of the branch where it has one.
+  void AddTotal(const Branch& branch, const kernels::AddSums::Args& total, std::span<float> x) const;
   // sums += row_scale * x w^T, rows of x x_stride apart.
   void AddProduct(const float* x, int64_t x_stride, int64_t m, const Matrix& w, const float* row_scale,
                   const Sums& sums) const;

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <deque>
 
 #include "kernels/expert_gemm.h"
 #include "kernels/gemm_matrix.h"
@@ -138,6 +139,64 @@ TEST(CudaMatrix, SumsAndRangesOfTilesGiveTheSameBytes) {
       MatrixRow().run(args);
       ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
       for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(FromGrid(sums[i]), y[i]) << problem.Name() << " output " << i;
+    }
+  }
+}
+
+// A pair's product is that of its row alone, whatever stands beside it: by positions and, for the larger batches, by
+// panels.
+TEST(CudaMatrix, ExpertsHaveTheBytesOfProductsOneByOne) {
+  std::mt19937_64 random(36);
+  constexpr int64_t kTopK = 2, kSlots = 5, kN = 100, kK = 384;
+  const KernelRow<ExpertGemm>& experts = ExpertGemm::CudaRows().front();
+  ASSERT_EQ(experts.contract, Contract::kMatrix);
+  for (const WeightFormat format : kServed) {
+    for (const int64_t tokens : {1, 7, 40, 130}) {
+      const int64_t pairs = tokens * kTopK;
+      std::deque<Packed> matrices;
+      std::vector<PackedMatrix> w;
+      for (int64_t s = 0; s < kSlots; ++s)
+        w.push_back(matrices.emplace_back(PackedShape{format, kN, kK, 64}, &random).matrix());
+      std::vector<int32_t> slots, order(static_cast<size_t>(pairs)), slot_at(order), offsets(kSlots + 1);
+      for (int64_t p = 0; p < pairs; ++p) slots.push_back(static_cast<int32_t>(random() % (kSlots + 1)) - 1);
+      GroupPairsRef({slots.data(), pairs, kSlots, order.data(), slot_at.data(), offsets.data()});
+      const std::vector<float> x = RandomValues(pairs * kK, &random, 4), weights = RandomValues(pairs, &random);
+      const auto flags = std::make_unique<std::atomic<uint32_t>>(0);
+      std::vector<float> y(static_cast<size_t>(pairs * kN), -1), y_alone(y);
+      std::vector<int64_t> sums(static_cast<size_t>(tokens * kN), 0), sums_alone(sums);
+
+      ExpertGemm::Args args{x.data(), kK, pairs, kTopK, order.data(), slot_at.data(), offsets.data(), w, w.data()};
+      args.y_stride = kN;
+      args.tile_end = w[0].tiles();
+      args.flags = flags.get();
+      args.y = y.data();
+      experts.run(args);
+      args.y = nullptr;
+      args.sums_fixed = sums.data();
+      args.weights = weights.data();
+      experts.run(args);
+
+      for (int64_t i = 0; i < offsets.back(); ++i) {
+        const int32_t pair = order[static_cast<size_t>(i)];
+        Gemm::Args one;
+        one.x = x.data() + pair / kTopK * kK;
+        one.x_stride = kK;
+        one.m = 1;
+        one.w = &w[static_cast<size_t>(slot_at[static_cast<size_t>(i)])];
+        one.y_stride = kN;
+        one.tile_end = one.w->tiles();
+        one.flags = flags.get();
+        one.y = y_alone.data() + i * kN;
+        MatrixRow().run(one);
+        one.x = x.data() + i * kK;
+        one.y = nullptr;
+        one.sums_fixed = sums_alone.data() + pair / kTopK * kN;
+        one.row_scale = weights.data() + pair;
+        MatrixRow().run(one);
+      }
+      ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+      EXPECT_EQ(y, y_alone) << FormatRow(format).name << ", " << tokens << " tokens";
+      EXPECT_EQ(sums, sums_alone) << FormatRow(format).name << ", " << tokens << " tokens";
     }
   }
 }

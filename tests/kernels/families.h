@@ -17,6 +17,7 @@ struct Family {
 inline constexpr Family kFamilies[] = {
     {"embed", CompareEmbed},
     {"rms_norm", CompareRmsNorm},
+    {"add_norm", CompareAddNorm},
     {"l2_norm", CompareL2Norm},
     {"gated_norm", CompareGatedNorm},
     {"gemm", CompareGemm},

@@ -12,7 +12,7 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 127, 256, 1031, 5120, 7168};
+constexpr int64_t kWidths[] = {1, 2, 7, 15, 16, 17, 31, 32, 33, 100, 127, 256, 1031, 5120, 7168, 11265};
 
 // Rows inside wider rows: `heads` rows of n with a gap behind each, three more floats behind all.
 NestedRows Nested(int64_t heads, int64_t n, int64_t gap) { return {heads, heads * (n + gap) + 3, n + gap}; }
@@ -55,6 +55,41 @@ void CompareRmsNorm(RowLog* log) {
   }
 }
 
+void CompareAddNorm(RowLog* log) {
+  std::mt19937_64 random(54);
+  for (const int64_t n : kWidths) {
+    const int64_t rows = 4;
+    const std::vector<float> x = RandomValues(rows * n, &random, 5), weight = RandomValues(n, &random);
+    const std::vector<float> values = RandomValues(rows * n, &random);
+    for (const bool fixed : {true, false}) {
+      log->Compare<AddNorm>(Name(n, 1) + (fixed ? ", fixed" : ", fast"),
+                            [&](const KernelRow<AddNorm>& row, Outputs* outputs) {
+                              Guarded<float> stream = CopyOf(x), y(rows * n, 1), fast = CopyOf(values);
+                              Guarded<int64_t> sums(rows * n, 1);
+                              for (int64_t i = 0; i < rows * n; ++i)
+                                sums.data()[i] = static_cast<int64_t>(values[static_cast<size_t>(i)] * 1e9F);
+                              AddNorm::Args args{stream.data(),
+                                                 fixed ? sums.data() : nullptr,
+                                                 fixed ? nullptr : fast.data(),
+                                                 y.data(),
+                                                 weight.data(),
+                                                 n,
+                                                 1e-6F,
+                                                 1.0F,
+                                                 0,
+                                                 1};
+                              row.run(args);
+                              args.begin = 1, args.end = 3;  // the last row stays as it is
+                              row.run(args);
+                              outputs->Take(stream);
+                              outputs->Take(y);
+                              outputs->Take(fast);
+                              outputs->Take(sums);
+                            });
+    }
+  }
+}
+
 void CompareL2Norm(RowLog* log) {
   std::mt19937_64 random(52);
   for (const int64_t n : kWidths) {
@@ -63,7 +98,7 @@ void CompareL2Norm(RowLog* log) {
       const std::vector<float> x = RandomValues(Extent(rows, 8), &random, 5);
       log->Compare<L2Norm>(Name(n, heads), [&](const KernelRow<L2Norm>& row, Outputs* outputs) {
         Guarded<float> y = CopyOf(x);
-        row.run({y.data(), rows, n, 0.088388F, 1, 7});
+        row.run({y.data(), rows, n, 0.088388F, heads / 2, 1, 7});
         outputs->Take(y);
       });
     }
@@ -96,7 +131,7 @@ TEST(NormRef, MatchesTheFormulas) {
   for (const float value : x) squares += static_cast<double>(value) * static_cast<double>(value);
   std::vector<float> rms(kN), l2 = x, gated = x;
   RmsNormRef({x.data(), {1, kN, 0}, rms.data(), {1, kN, 0}, weight.data(), kN, 1e-3F, 1.0F, 0, 1});
-  L2NormRef({l2.data(), {1, kN, 0}, kN, 0.25F, 0, 1});
+  L2NormRef({l2.data(), {1, kN, 0}, kN, 0.25F, 1, 0, 1});
   GatedNormRef({gated.data(), {1, kN, 0}, gate.data(), {1, kN, 0}, weight.data(), kN, 1e-3F, 0, 1});
   for (size_t i = 0; i < kN; ++i) {
     const double unit = static_cast<double>(x[i]) / std::sqrt(squares / kN + 1e-3), g = static_cast<double>(gate[i]);
@@ -105,6 +140,25 @@ TEST(NormRef, MatchesTheFormulas) {
     EXPECT_NEAR(l2[i], static_cast<double>(x[i]) / std::sqrt(squares + 1e-6) * 0.25, 1e-6);
     EXPECT_NEAR(gated[i], unit * w * g / (1 + std::exp(-g)), 4e-6);
   }
+}
+
+TEST(AddNorm, EndsABranchAndBeginsTheNext) {
+  float x[] = {1, 2, 3, 4}, y[4] = {}, fast[] = {0.5F, 0, -1, 8};
+  int64_t fixed[] = {int64_t{1} << 30, int64_t{-1} << 29, 0, 7};
+  const float weight[] = {1, 2};
+  AddNormRef({x, fixed, nullptr, y, weight, 2, 0, 0, 0, 1});
+  EXPECT_EQ(x[0], 2.0F);
+  EXPECT_EQ(x[1], 1.5F);
+  EXPECT_EQ(x[2], 3.0F);  // the second row is not in the range
+  EXPECT_NEAR(y[0], 2 / std::sqrt(3.125), 1e-6);
+  EXPECT_NEAR(y[1], 3 / std::sqrt(3.125), 1e-6);
+  EXPECT_EQ(fixed[0] | fixed[1], 0);
+  EXPECT_EQ(fixed[3], 7);
+  AddNormRef({x, nullptr, fast, y, weight, 2, 0, 0, 1, 2});
+  EXPECT_EQ(x[2], 2.0F);
+  EXPECT_EQ(x[3], 12.0F);
+  EXPECT_EQ(fast[2], 0.0F);
+  EXPECT_EQ(fast[0], 0.5F);
 }
 
 // Bytes depend on the row alone, wherever it stands.

@@ -162,6 +162,7 @@ void CompareKvWrite(RowLog* log);
 void CompareDeltaNet(RowLog* log);
 void CompareConv1d(RowLog* log);
 void CompareRmsNorm(RowLog* log);
+void CompareAddNorm(RowLog* log);
 void CompareL2Norm(RowLog* log);
 void CompareGatedNorm(RowLog* log);
 void CompareGatedAct(RowLog* log);

@@ -100,7 +100,7 @@ TEST(SelectKernels, ANameChoosesThatRowWhereThereIsOne) {
   const Result<Kernels> chosen = SelectKernels(CpuTarget(), {"ref", {}});
   ASSERT_TRUE(chosen.ok());
   for (const std::string& name : chosen->Names()) EXPECT_THAT(name, EndsWith("/ref"));
-  const std::vector<std::string> gemm_rows = RunnableRows(CpuTarget())[4];
+  const std::vector<std::string> gemm_rows = RunnableRows(CpuTarget())[5];
   for (const std::string& row : gemm_rows) {
     const std::string name = row.substr(row.find('/') + 1);
     const Result<Kernels> by_name = SelectKernels(CpuTarget(), {name, {}});
@@ -114,11 +114,11 @@ TEST(SelectKernels, ForceWinsForItsFamily) {
   const Result<Kernels> chosen = SelectKernels(CpuTarget(), {"", {{"gemm", "gemm/ref"}}});
   ASSERT_TRUE(chosen.ok());
   EXPECT_EQ(chosen->gemm->name, "gemm/ref");
-  EXPECT_EQ(chosen->attention->name, RunnableRows(CpuTarget())[7].front());
+  EXPECT_EQ(chosen->attention->name, RunnableRows(CpuTarget())[8].front());
   const Result<Kernels> against =
-      SelectKernels(CpuTarget(), {"ref", {{"attention", RunnableRows(CpuTarget())[7].front()}}});
+      SelectKernels(CpuTarget(), {"ref", {{"attention", RunnableRows(CpuTarget())[8].front()}}});
   ASSERT_TRUE(against.ok());
-  EXPECT_EQ(against->attention->name, RunnableRows(CpuTarget())[7].front());
+  EXPECT_EQ(against->attention->name, RunnableRows(CpuTarget())[8].front());
   EXPECT_EQ(against->gemm->name, "gemm/ref");
 }
 

@@ -50,7 +50,7 @@ TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
     ASSERT_EQ(sums.fixed[i], 0);
     sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
   }
-  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x).ok());
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x, {}).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
   // One of the two rows is padding.
   ASSERT_EQ(rank.runtime().log->bounds().size(), 1U);
@@ -72,8 +72,26 @@ TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
     total[i] = static_cast<float>(i);
   }
   rank.runtime().Norm(total, rank.weights().final_norm, normed);
-  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, false, rank.weights().final_norm}, sums, x).ok());
+  const float* const weight = rank.weights().final_norm;
+  std::vector<float> next(x.size()), expected(x.size());
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, false, weight}, sums, x, {weight, next}).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + normed[i]);
+  rank.runtime().Norm(x, weight, expected);
+  EXPECT_EQ(next, expected);
+  for (const int64_t sum : sums.fixed) EXPECT_EQ(sum, 0);
+}
+
+TEST(Runtime, TheEndOfABranchBeginsTheNext) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+  const Sums sums = rank.runtime().NewSums(2);
+  std::vector<float> x(sums.fixed.size(), 1.0F), next(x.size()), expected(x.size());
+  for (size_t i = 0; i < x.size(); ++i) sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
+  const float* const weight = rank.weights().final_norm;
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x, {weight, next}).ok());
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
+  rank.runtime().Norm(x, weight, expected);
+  EXPECT_EQ(next, expected);
+  for (const int64_t sum : sums.fixed) EXPECT_EQ(sum, 0);
 }
 
 TEST(Runtime, NormIsRowByRow) {
