@@ -6,7 +6,6 @@
 # For every model and several rank counts (2,3,5,7) on the GPUs there are, which ranks share where they are fewer: under the
 # portable contract logits and texts are compared by bytes with the processor's; under the exact one, whose products
 # matrix units make, by bytes with those of one rank, which in turn are near the processor's.
-# Models are compared side by side, since most of that time goes into starting programs; timings come after, alone.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 rank_counts=(2 3 5 7)
@@ -21,7 +20,6 @@ if [ "${1:-}" = --ranks ]; then
 fi
 program=$(realpath "${1:-build/trivet}") all_results=$(realpath -m "${2:-build/device}")
 mkdir -p "$all_results"
-at_once=$(($(nproc) / 4 > 0 ? $(nproc) / 4 : 1))
 failed=0
 few=${rank_counts[0]}  # what is tried in more ways
 for n in "${rank_counts[@]}"; do [ "$n" = 3 ] && few=3; done
@@ -170,11 +168,7 @@ for model in tests/golden/cases/*; do
   [ -f "$model/config.json" ] && models+=("$model")
 done
 rm -f "$all_results"/*/counts
-for model in "${models[@]}"; do
-  while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n; done
-  check_model "$model" &
-done
-wait
+for model in "${models[@]}"; do (check_model "$model"); done
 awk -v models="${#models[@]}" '
   BEGIN { worst = 0 }
   { portable += $1; exact += $2; texts += $3; failed += $4; if ($5 > worst) worst = $5 }

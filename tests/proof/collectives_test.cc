@@ -38,7 +38,8 @@ TEST(Collectives, DeltasDescribe) {
   ASSERT_EQ(deltas.size(), 1U);
   EXPECT_EQ(deltas[0].field, "round_at");
   EXPECT_EQ(deltas[0].layer, 1);
-  b.ranks[0].collectives.erase(b.ranks[0].collectives.begin());
+  // A site that no rank has: with stages, one rank alone need not have it.
+  for (auto& rank : b.ranks) rank.collectives.erase(rank.collectives.begin());
   EXPECT_EQ(DescribeReductions(a, b)[0].field, "record");
 }
 
