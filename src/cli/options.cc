@@ -183,6 +183,8 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.threads = threads;
   options.strict = strict;
   options.routes = routes;
+  // What forced experts made of a token is not what another request with the same tokens would have.
+  if (!routes.empty()) options.prefix_cache = false;
   return options;
 }
 

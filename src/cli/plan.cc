@@ -36,7 +36,12 @@ struct PlanFlags {
 Result<plan::MemoryPlan> PlanMemory(const engine::OpenedModel& model, const plan::Layout& layout,
                                     const plan::LayoutCost& cost, const engine::EngineOptions& options,
                                     uint64_t memory) {
-  auto available = static_cast<int64_t>(std::min<uint64_t>(memory, INT64_MAX));
+  constexpr uint64_t kMost = uint64_t{1} << 60;
+  if (memory > kMost) {
+    return MakeError(Code::kUsage, fmt::format("--memory: expected 0 to {} bytes, found {}; give a size in that range",
+                                               kMost, static_cast<int64_t>(memory)));
+  }
+  auto available = static_cast<int64_t>(memory);
   if (memory == 0) {
     const Result<int64_t> free = device::Device::FreeBytesOfAll(options.backend, layout.world());
     if (!free.ok()) {

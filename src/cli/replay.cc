@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/replay.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
 
 #include "cli/commands.h"
@@ -20,6 +22,12 @@ Status Execute(ReplayFlags flags) {
   TRY_ASSIGN(const engine::RecordedWork work, engine::ReadWork(files, flags.from));
   if (flags.engine.layout.model.empty()) flags.engine.layout.model = work.model;
   if (flags.proof.level.empty()) flags.proof.level = record::LevelName(work.level);
+  if (!work.kv_dtype.empty()) flags.engine.sizes.kv_cache_dtype = work.kv_dtype;
+  if (work.forced && flags.engine.routes.empty()) {
+    return MakeError(Code::kUsage, fmt::format("--routes: expected the file that {} took its experts from, found none; "
+                                               "give it",
+                                               flags.from));
+  }
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY(flags.proof.Fill("replay", &options));
   options.proof.logits_from = work.logits_from;
@@ -39,6 +47,7 @@ Status Execute(ReplayFlags flags) {
 Run AddReplay(CLI::App* app) {
   auto flags = std::make_shared<ReplayFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.Add(app);
+  flags->engine.AddRoutes(app);
   app->get_option("MODEL")->required(false)->description("the run's own model when absent");
   app->add_option("--from", flags->from, "folder of the run whose tokens are computed once more")->required();
   flags->proof.level.clear();

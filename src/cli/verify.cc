@@ -162,7 +162,9 @@ Run AddVerify(CLI::App* app) {
   RefuseEmpty(app->add_option("--matrix", flags->matrix,
                               "JSON file: a layout and cases that change one setting of it each (docs/proof.md); "
                               "computes all, and verifies them against the first"));
-  app->add_option("--out", flags->out, "with --matrix: new folder that keeps the recorded runs");
+  RefuseEmpty(app->add_option("--out", flags->out, "with --matrix: new folder that keeps the recorded runs")
+                  ->needs("--matrix"));
+  app->get_option("--selftest")->excludes("--matrix");
   app->add_flag("--same-reduction", flags->same_reduction, "also require that all runs add in the same order");
   return [flags] { return Execute(*flags); };
 }

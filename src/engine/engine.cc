@@ -37,6 +37,14 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
     return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
                                                layout.world() - 1, options.fault.rank));
   }
+  if (options.fault.kind == comm::FaultKind::kHandBF16 &&
+      layout.At(options.fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
+    return MakeError(
+        Code::kUsage,
+        fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
+                    "choose one of another, or give --pp",
+                    options.fault.rank));
+  }
   TRY(CheckBackend(layout, options.backend));
   RankOptions rank_options;
   TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));

@@ -2,6 +2,7 @@
 // The front door: a loaded model on N ranks that takes requests and runs steps.
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -148,9 +149,9 @@ class Engine {
   const plan::Layout layout_;
   const std::unique_ptr<const model::RouteTable> routes_;
   const RankOptions rank_options_;
-  std::vector<sched::Scheduler> schedulers_;  // by replica
-  std::map<SeqId, size_t> replica_of_;        // of every sequence that has not been finished
-  std::unique_ptr<comm::Group> group_;        // of all ranks
+  std::deque<sched::Scheduler> schedulers_;  // by replica; they never move
+  std::map<SeqId, size_t> replica_of_;       // of every sequence that has not been finished
+  std::unique_ptr<comm::Group> group_;       // of all ranks
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<RankWorker> worker_;               // rank 0's
   JointStep joint_;                                  // the current step

@@ -2,6 +2,7 @@
 // Settings of an engine by name: set in its options, and read back from the objects that run.
 #pragma once
 
+#include <deque>
 #include <string>
 #include <vector>
 
@@ -21,9 +22,9 @@ struct LiveEngine {
   const RankOptions& planned;
   const OpenedModel& model;
   const plan::Layout& layout;
-  const std::vector<sched::Scheduler>& schedulers;  // by replica
-  RankWorker& worker;                               // rank 0's
-  const Ranks& ranks;                               // the others
+  const std::deque<sched::Scheduler>& schedulers;  // by replica
+  RankWorker& worker;                              // rank 0's
+  const Ranks& ranks;                              // the others
 };
 
 /// Every setting of a run. One that shows nowhere, such as how no other ranks were started, is not among them.

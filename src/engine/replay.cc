@@ -18,6 +18,11 @@ Result<RecordedWork> ReadWork(const proof::Files& files, const std::string& what
   const Json& model = Member(run.run, "model");
   if (model.is_string()) work.model = model.get<std::string>();
   work.level = run.level;
+  work.forced = Member(run.run, "routes").is_object();
+  for (const Json& knob : Member(run.run, "knobs")) {
+    if (Member(knob, "path") != "kv.dtype") continue;
+    if (const Json& actual = Member(knob, "actual"); actual.is_string()) work.kv_dtype = actual.get<std::string>();
+  }
   for (const proof::RequestFacts& request : run.tokens.requests) {
     const auto number = static_cast<size_t>(request.request);
     if (work.logits_from.size() <= number) work.logits_from.resize(number + 1);

@@ -19,6 +19,8 @@ struct RecordedWork {
   std::vector<int64_t> requests;             // their numbers
   std::vector<std::vector<TokenId>> tokens;  // that were computed of each
   std::vector<int64_t> logits_from;          // by number of request
+  std::string kv_dtype;                      // how keys and values were kept, which is part of what was computed
+  bool forced = false;                       // whether experts came from a file
 };
 
 /// Reads a sealed run.  Errors: kInvalid with the verdict where it does not stand by itself.

@@ -70,6 +70,8 @@ class Scheduler {
  public:
   /// An idle scheduler; `limits` must be valid.
   explicit Scheduler(const SchedulerLimits& limits);
+  Scheduler(const Scheduler&) = delete;  // its prefix cache knows where its pages are
+  Scheduler& operator=(const Scheduler&) = delete;
 
   /// Queues a request.
   /// Errors:  kInvalid for an empty prompt, a negative max_new_tokens, an id in use or kNone with max_new_tokens > 0;

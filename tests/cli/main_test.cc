@@ -37,6 +37,7 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   }
   Refused("plan demo --pp 9", 6, {"--pp", "at most 8 stages"});
   Refused("plan demo --pp-layers 1,3", 2, {"--pp-layers", "8 in all"});
+  Refused("generate demo -q --prompt hi --pp 2 --fault hand-bf16:rank=1", 2, {"--fault", "last stage"});
   Refused("plan demo --ranks 3 --pp 3 --dp 2", 2, {"at most 16", "2 replicas of 3 stages of 3"});
   Refused("generate demo -q --prompt hi --backend cuda --dp 2", 5, {"--dp", "--backend cpu"});
   Refused("plan demo --backend cuda --pp 2", 5, {"--pp", "--backend cpu"});
@@ -274,6 +275,7 @@ TEST_F(Program, PlanSizesRanksByTheMemoryThatIsMeant) {
               testing::AnyOf(HasSubstr(" available (GPUs), at most "), HasSubstr("or say with --memory how much")));
   EXPECT_THAT(Run("plan demo --memory 1M").out, HasSubstr("not on this machine: "));
   Refused("plan demo --memory 2X", 2, {"--memory"});
+  Refused("plan demo --memory -1", 2, {"--memory", "found -1"});
   const auto tokens = [&](const std::string& dtype) {
     const Outcome plan = Run("plan demo --memory 140M --json --kv-cache-dtype " + dtype);
     return ParseJson(plan.out, "plan")->at("memory").at("kv_tokens").get<int64_t>();

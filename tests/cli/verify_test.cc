@@ -85,6 +85,8 @@ TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
   Refused("verify --matrix " + plan_of("{}") + " --html x", 2, {"--html"});
   Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "layouts": []})"), 4, {"layouts"});
   Refused("verify --matrix " + dir_.Path("none"), 3, {"none"});
+  Refused("verify --out " + dir_.Path("out") + " " + dir_.Path("none"), 2, {"--out", "--matrix"});
+  Refused("verify --selftest --matrix " + dir_.Path("none"), 2, {"--selftest", "--matrix"});
 }
 
 TEST_F(Program, RoutesOfARunAreForced) {

@@ -76,6 +76,17 @@ TEST_F(Replayed, EqualsWhatWasRecorded) {
   EXPECT_EQ(Member(report.json["comparisons"][0], "logits_rows"), 8);
 }
 
+TEST_F(Replayed, WorkSaysHowKeysAndValuesWereKept) {
+  EngineOptions options = Options(1, "plain");
+  EXPECT_EQ(ReadWork(Generated(options), "plain")->kv_dtype, "auto");
+  options = Options(1, "codes");
+  options.kv_dtype = cache::KvDtype::kE4M3;
+  const Result<RecordedWork> work = ReadWork(Generated(options), "codes");
+  ASSERT_TRUE(work.ok()) << work.error().message;
+  EXPECT_EQ(work->kv_dtype, "fp8");
+  EXPECT_FALSE(work->forced);
+}
+
 TEST_F(Replayed, ARunThatDoesNotStandIsRefused) {
   proof::Files files = Generated(Options(1, "first"));
   files.erase("COMPLETE");

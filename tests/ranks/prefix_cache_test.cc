@@ -127,6 +127,21 @@ TEST_P(PrefixCachingAtRanks, AfterEviction) {
   EXPECT_EQ(engine->counts().free_pages, 8);
 }
 
+// Every replica evicts from a cache of its own.
+TEST_P(PrefixCachingAtRanks, ReplicasThatEvict) {
+  support::TokenSet prompts;
+  for (uint64_t i = 0; i < 6; ++i) prompts.push_back(support::RandomTokens(300, model_.geometry.vocab, 60 + i));
+  const Answers expected = Run(Start({}).get(), prompts, 5);
+  engine::EngineOptions options = Cached(GetParam());
+  options.layout.replicas = 2;
+  options.kv_tokens = 512;
+  const auto engine = Start(options);
+  Expect(expected, Run(engine.get(), prompts, 5), "replicas that evict");
+  EXPECT_GT(engine->counts().prefix_evictions, 0);
+  Expect(expected, Run(engine.get(), prompts, 5), "and once more");
+  EXPECT_EQ(engine->counts().free_pages, 16);
+}
+
 TEST_P(PrefixCachingAtRanks, AfterPreemption) {
   const support::TokenSet prompts = Prompts();
   const Answers expected = Run(Start({}).get(), prompts, 140);
