@@ -64,6 +64,9 @@ def main():
     parser.add_argument("--bucket-bytes", type=int, default=4096)
     parser.add_argument("--algorithm", default="ring")
     args = parser.parse_args()
+    for name, count in (("--ranks", args.ranks), ("--bucket-bytes", args.bucket_bytes)):
+        if count < 1:
+            parser.error(f"{name}: expected at least 1, found {count}")
     sizes = {f"layers.{layer}.moe.router.weight": 1024 * (layer + 1) for layer in range(4)}
     records = [
         bucket_record(index, names, range(args.ranks), configured=args.algorithm, actual=args.algorithm,
@@ -71,7 +74,10 @@ def main():
                       divide_at="after", source="the code that added")
         for index, names in enumerate(fill_buckets(sizes, args.bucket_bytes))
     ]
-    write(args.out, records)
+    try:
+        write(args.out, records)
+    except OSError as error:
+        parser.error(f"{args.out}: expected a path to write to, found: {error.strerror}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/routes.h"
 
+#include <fmt/format.h>
+
 #include <cstdio>
+#include <filesystem>
 
 #include "base/str.h"
 #include "cli/commands.h"
@@ -17,6 +20,13 @@ struct RoutesFlags {
 Status Export(const RoutesFlags& flags) {
   TRY_ASSIGN(const proof::Files files, proof::ReadRunDir(flags.run));
   TRY_ASSIGN(const std::string path, WritablePath(flags.out));
+  std::error_code ignored;
+  if (std::filesystem::equivalent(std::filesystem::absolute(path).parent_path(), flags.run, ignored)) {
+    return MakeError(
+        Code::kUsage,
+        fmt::format("{}: expected a path outside of the run, which is sealed, found one in it; choose another",
+                    flags.out));
+  }
   TRY_ASSIGN(const engine::ExportedRoutes exported, engine::ExportRoutes(files, flags.run, path));
   if (flags.quiet) return {};
   std::fprintf(stderr, "exported the experts of %zu tokens of %zu requests in %zu layers\n", exported.tokens,

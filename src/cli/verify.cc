@@ -33,9 +33,9 @@ class RunsFolder {
     std::error_code error;
     if (!out.empty()) {
       if (std::filesystem::create_directory(out, error)) return RunsFolder(out, "");
-      return MakeError(Code::kUsage, fmt::format("{}: expected a path for a new folder in one that exists, found "
-                                                 "another; choose another",
-                                                 Quote(out)));
+      return MakeError(Code::kUsage, fmt::format("{}: expected a path for a new folder in one that exists, found {}; "
+                                                 "choose another",
+                                                 Quote(out), error ? error.message() : "one that is there already"));
     }
     std::string made = std::filesystem::temp_directory_path(error) / "trivet-matrix-XXXXXX";
     if (error || ::mkdtemp(made.data()) == nullptr) {
@@ -100,9 +100,9 @@ Result<proof::Report> Gradients(const VerifyFlags& flags) {
   std::vector<proof::NamedJson> files;
   for (const std::string& path : flags.runs) {
     std::error_code ignored;
-    if (!std::filesystem::is_regular_file(path, ignored)) {
-      return MakeError(Code::kUsage, fmt::format("{}: expected a file of gradient sums, as the others are, found "
-                                                 "another; verify runs by themselves",
+    if (std::filesystem::is_directory(path, ignored)) {
+      return MakeError(Code::kUsage, fmt::format("{}: expected a file of gradient sums, as the others are, found a "
+                                                 "folder; verify runs by themselves",
                                                  Quote(path)));
     }
     TRY_ASSIGN(Json json, ReadJsonFile(path));

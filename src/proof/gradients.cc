@@ -52,7 +52,7 @@ Gate CheckComplete(size_t index, const Json& bucket) {
   if (!IsName(bucket["source"])) {
     return InBucket(index, Verdict::kMissingProvenance, "nobody says how it was observed");
   }
-  if (bucket["kind"] == "none" && bucket["ranks"].size() > 1) {
+  if ((bucket["kind"] == "none" || bucket["actual"] == "none") && bucket["ranks"].size() > 1) {
     return InBucket(index, Verdict::kMissingProvenance,
                     fmt::format("no sum is recorded, and {} ranks took part", bucket["ranks"].size()));
   }
@@ -65,7 +65,14 @@ Gate CheckValues(size_t index, const Json& bucket, std::set<std::string>* parame
                     fmt::format("stands in the place of bucket {}", DumpJson(bucket["bucket"])));
   }
   if (!IsListOf(bucket["parameters"], IsName) || !IsListOf(bucket["ranks"], IsRank)) {
-    return InBucket(index, Verdict::kSchemaMismatch, "expected lists of parameters and of ranks, found another");
+    return InBucket(index, Verdict::kSchemaMismatch,
+                    fmt::format("expected lists of parameters and of ranks, found {} and {}",
+                                DumpJson(bucket["parameters"]).substr(0, 60), DumpJson(bucket["ranks"]).substr(0, 60)));
+  }
+  std::set<int64_t> ranks;
+  for (const Json& rank : bucket["ranks"]) {
+    if (ranks.insert(rank.get<int64_t>()).second) continue;
+    return InBucket(index, Verdict::kSchemaMismatch, fmt::format("rank {} takes part twice", DumpJson(rank)));
   }
   for (const Json& parameter : bucket["parameters"]) {
     if (parameters->insert(parameter.get<std::string>()).second) continue;
@@ -77,6 +84,13 @@ Gate CheckValues(size_t index, const Json& bucket, std::set<std::string>* parame
     if (IsName(bucket[field])) continue;
     return InBucket(index, Verdict::kSchemaMismatch,
                     fmt::format("\"{}\": expected a text, found {}", field, DumpJson(bucket[field]).substr(0, 60)));
+  }
+  const Json &reason = bucket["fallback_reason"], &notes = bucket["notes"];
+  if ((!reason.is_null() && !reason.is_string()) || !notes.is_string()) {
+    return InBucket(
+        index, Verdict::kSchemaMismatch,
+        fmt::format("expected a text or null as \"fallback_reason\" and a text as \"notes\", found {} and {}",
+                    DumpJson(reason).substr(0, 60), DumpJson(notes).substr(0, 60)));
   }
   return std::nullopt;
 }

@@ -33,6 +33,7 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   EXPECT_EQ(Run("verify " + one + " " + many).status, 0);
   EXPECT_EQ(Run("routes export " + three + " " + path("routes.safetensors")).status, 0);
   Refused("routes export " + one + " " + path("r"), 5, {"--proof rows"});
+  Refused("routes export " + three + " " + three + "/r", 2, {"sealed"});
 
   ASSERT_EQ(
       Run("generate demo --ranks 3 --fault partial-bf16:rank=1:site=4" + prompt + "--proof rows --out " + bad).status,
@@ -116,7 +117,8 @@ TEST_F(Program, GradientsOfATrainerAreJudged) {
   EXPECT_THAT(differs.err, HasSubstr("bucket 0: parameters"));
   EXPECT_EQ(Run("verify --same-reduction " + a + " " + a).status, 0);
   EXPECT_EQ(Run("verify " + Write("c.json", "{}")).status, 11);
-  Refused("verify " + a + " " + dir_.Path("run"), 2, {"gradient sums"});
+  Refused("verify " + a + " " + dir_.Path(), 2, {"gradient sums", "found a folder"});
+  Refused("verify " + a + " " + dir_.Path("none"), 3, {"none"});
 }
 
 TEST_F(Program, AChoiceIsExplained) {

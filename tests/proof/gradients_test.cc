@@ -57,6 +57,10 @@ TEST(Gradients, DefectsHaveTheirVerdicts) {
     Verdict verdict;
   } cases[] = {{"source", "", Verdict::kMissingProvenance},
                {"kind", "none", Verdict::kMissingProvenance},
+               {"actual", "none", Verdict::kMissingProvenance},
+               {"ranks", {0U, 0U}, Verdict::kSchemaMismatch},
+               {"notes", 5, Verdict::kSchemaMismatch},
+               {"fallback_reason", 5, Verdict::kSchemaMismatch},
                {"bucket", 3, Verdict::kSchemaMismatch},
                {"parameters", {"b"}, Verdict::kSchemaMismatch},  // in bucket 0 as well
                {"parameters", Json::array(), Verdict::kSchemaMismatch},
