@@ -159,9 +159,9 @@ TEST(Caches, ARingIsCopiedWithItsSlot) {
 
 TEST(Caches, InFp8AKeyOrValueTakesAByteAndARowItsScale) {
   const CacheLimits limits{4, 3, 16, 1 << 20, KvDtype::kE4M3};
-  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(), limits);
+  Result<Caches> caches = Caches::Make(device::Device(), WindowGeometry(), SmallShard(4), limits);
   ASSERT_TRUE(caches.ok());
-  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(), limits);
+  const CacheUnits units = UnitsOf(WindowGeometry(), SmallShard(4), limits);
   EXPECT_EQ(units.page, 2 * 2 * 2 * 64 * (8 + 1));
   EXPECT_EQ(units.slot, (2 + 3) * 2 * 2 * 64 * (8 + 1));
   EXPECT_EQ(caches->bytes(), 4 * units.page + 3 * units.slot);
