@@ -183,8 +183,6 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   options.threads = threads;
   options.strict = strict;
   options.routes = routes;
-  // What forced experts made of a token is not what another request with the same tokens would have.
-  if (!routes.empty()) options.prefix_cache = false;
   return options;
 }
 
@@ -207,8 +205,6 @@ Status ProofFlags::Fill(const std::string& command, engine::EngineOptions* optio
   }
   options->proof.dir = dir;
   options->proof.command = command;
-  // A position that is found in the cache is computed by nobody, so there is nothing to record of it.
-  if (options->proof.on()) options->prefix_cache = false;
   return {};
 }
 

@@ -189,7 +189,9 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
   limits.max_logits_rows = static_cast<int32_t>(
       std::clamp<int64_t>(kLogitsBytes / 4 / geometry.vocab, options.max_sequences, limits.max_step_tokens));
   limits.max_context = static_cast<int32_t>(context);
-  limits.prefix_cache = options.prefix_cache;
+  // A position that is found in the cache is computed by nobody, so there is nothing to record of it; and what forced
+  // experts made of a token is not what another request with the same tokens would have.
+  limits.prefix_cache = options.prefix_cache && !options.proof.on() && options.routes.empty();
   limits.stateful = std::any_of(geometry.layers.begin(), geometry.layers.end(), [&](const plan::LayerGeometry& layer) {
     return !plan::HasKv(layer.mixer) || cache::RingPages(layer, {0, 0, chunk, context}) > 0;
   });

@@ -49,6 +49,17 @@ class Limits : public testing::Test {
   const SmallModel small_;
 };
 
+TEST_F(Limits, RecordedAndForcedRunsHaveNoPrefixCache) {
+  EngineOptions options;
+  options.prefix_cache = true;
+  EXPECT_TRUE(Make(options)->prefix_cache);
+  EngineOptions recorded = options, forced = options;
+  recorded.proof.level = record::Level::kDigest;
+  EXPECT_FALSE(Make(recorded)->prefix_cache);
+  forced.routes = "routes.safetensors";
+  EXPECT_FALSE(Make(forced)->prefix_cache);
+}
+
 TEST_F(Limits, ZerosMeanWhatTheModelWasMadeFor) {
   const Result<sched::SchedulerLimits> limits = Make({});
   ASSERT_TRUE(limits.ok()) << limits.error().message;

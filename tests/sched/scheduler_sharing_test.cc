@@ -10,6 +10,7 @@
 #include <string>
 
 #include "sched/scheduler.h"
+#include "tests/sched/driving.h"
 
 namespace trivet::sched {
 namespace {
@@ -41,19 +42,6 @@ Request Prompt(int64_t id, int32_t length, int32_t other = -1) {
   if (other >= 0) request.prompt[static_cast<size_t>(other)] = static_cast<TokenId>(5000 + id);
   request.max_new_tokens = 1;
   return request;
-}
-
-void MustSubmit(Scheduler* scheduler, Request request) {
-  const Status status = scheduler->Submit(std::move(request));
-  ASSERT_TRUE(status.ok()) << status.error().message;
-}
-
-void CommitOnes(Scheduler* scheduler, const StepPlan& plan) {
-  std::vector<SampledToken> sampled;
-  for (const Span& span : plan.spans) {
-    if (scheduler->WantsToken(span)) sampled.push_back({span.seq, 1});
-  }
-  scheduler->Commit(plan, sampled);
 }
 
 // One step: "id:start+count" for each span.

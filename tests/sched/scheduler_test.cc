@@ -9,6 +9,8 @@
 #include <numeric>
 #include <string>
 
+#include "tests/sched/driving.h"
+
 namespace trivet::sched {
 namespace {
 
@@ -32,20 +34,6 @@ Request MakeRequest(int64_t id, int32_t prompt, int32_t max_new, LogitsMode logi
   request.max_new_tokens = max_new;
   request.logits = logits;
   return request;
-}
-
-void MustSubmit(Scheduler* scheduler, Request request) {
-  const Status status = scheduler->Submit(std::move(request));
-  ASSERT_TRUE(status.ok()) << status.error().message;
-}
-
-// Commits with token 1 wherever one is wanted.
-void CommitOnes(Scheduler* scheduler, const StepPlan& plan) {
-  std::vector<SampledToken> sampled;
-  for (const Span& span : plan.spans) {
-    if (scheduler->WantsToken(span)) sampled.push_back({span.seq, 1});
-  }
-  scheduler->Commit(plan, sampled);
 }
 
 // "id:start+count/logits" for each span.
