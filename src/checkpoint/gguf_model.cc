@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -32,6 +33,7 @@ struct Architecture {
   bool interleaved = false;                                        // rows of queries and keys stand in rotary pairs
   bool tiled_values = false;                                       // see GgufNaming
   bool latent = false;                                             // attention over one latent per token
+  bool windows = false;                                            // some layers have a sliding window
   const char* implied = "{}";                                      // JSON: config keys that the program knows
   Status (*derive)(const Source& source, Json* config) = nullptr;  // what takes more than another name
 };
@@ -48,8 +50,11 @@ constexpr std::array<Architecture, 10> kArchitectures = {{
     {.name = "qwen3next", .model_type = "qwen3_next"},
     {.name = "qwen35", .model_type = "qwen3_5_text", .tiled_values = true},
     {.name = "qwen35moe", .model_type = "qwen3_5_moe_text", .tiled_values = true},
-    {.name = "gemma3", .model_type = "gemma3_text", .branch_norms = true, .derive = DeriveGemma3},
-    {.name = "gpt-oss", .model_type = "gpt_oss", .implied = R"({"rope_scaling": {"truncate": false}})"},
+    {.name = "gemma3", .model_type = "gemma3_text", .branch_norms = true, .windows = true, .derive = DeriveGemma3},
+    {.name = "gpt-oss",
+     .model_type = "gpt_oss",
+     .windows = true,
+     .implied = R"({"rope_scaling": {"truncate": false}})"},
     {.name = "deepseek2", .model_type = "deepseek_v3", .latent = true, .derive = DeriveDeepseek2},
 }};
 
@@ -157,6 +162,30 @@ Status AddLayerTypes(const Source& source, int64_t layers, Json* config) {
   return {};
 }
 
+// Which layers have the sliding window, where the file says so: a period whose last layer has none, or a list.
+Status AddWindows(const Source& source, int64_t layers, Json* config) {
+  const std::string key = source.Key("attention.sliding_window_pattern");
+  const Json* pattern = Find(source.metadata(), key);
+  if (pattern == nullptr) return {};
+  if (pattern->is_number_integer() && *pattern > 0) {
+    (*config)["sliding_window_pattern"] = *pattern;
+    return {};
+  }
+  const auto on = [](const Json& flag) { return flag == true || flag == 1; };
+  const bool flags = pattern->is_array() && std::all_of(pattern->begin(), pattern->end(), [&](const Json& flag) {
+                       return on(flag) || flag == false || flag == 0;
+                     });
+  if (!flags || static_cast<int64_t>(pattern->size()) < layers) {
+    return GgufUnsupported(source.path, key, "a period, or a list of all layers", DumpJson(*pattern).substr(0, 80));
+  }
+  Json types = Json::array();
+  for (int64_t i = 0; i < layers; ++i) {
+    types.push_back(on((*pattern)[static_cast<size_t>(i)]) ? "sliding_attention" : "full_attention");
+  }
+  (*config)["layer_types"] = std::move(types);
+  return {};
+}
+
 // What the metadata say in other terms, or leave to the program.
 Status AddImplied(const Source& source, const Architecture& architecture, Json* config) {
   TRY_ASSIGN(const int64_t hidden, NeedInt(*config, "hidden_size", source.path));
@@ -167,6 +196,7 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
   }
   TRY_ASSIGN(const int64_t head_dim, GetInt(*config, "head_dim", hidden / heads, source.path));
   (*config)["head_dim"] = head_dim;
+  if (!config->contains("num_key_value_heads")) (*config)["num_key_value_heads"] = heads;
   // Blocks that predict further tokens are counted, too.
   TRY_ASSIGN(const int64_t extra, Extent(source, "nextn_predict_layers", 0));
   if (extra > blocks) {
@@ -175,6 +205,7 @@ Status AddImplied(const Source& source, const Architecture& architecture, Json* 
   }
   (*config)["num_hidden_layers"] = blocks - extra;
   TRY(AddLayerTypes(source, blocks - extra, config));
+  if (architecture.windows) TRY(AddWindows(source, blocks - extra, config));
   TRY(AddPartialRotary(source, architecture, config));
   TRY_ASSIGN(const int64_t value_heads, GetInt(*config, "linear_num_value_heads", 0, source.path));
   if (value_heads > 0) {
@@ -203,6 +234,8 @@ Status DeriveGemma3(const Source& source, Json* config) {
       (*config)["num_hidden_layers"] == 62 ? Json(hidden / heads) : (*config)["head_dim"];
   const Json* local = Find(source.metadata(), source.Key("rope.freq_base_swa"));
   (*config)["rope_local_base_freq"] = local != nullptr ? *local : Json(10000.0);
+  TRY_ASSIGN(const int64_t window, Extent(source, "attention.sliding_window", 0));
+  if (window == 0) (*config)["sliding_window_pattern"] = 1;  // full attention everywhere
   return {};
 }
 

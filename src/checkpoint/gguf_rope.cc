@@ -36,7 +36,7 @@ class Reader {
     if (!factors.is_null()) {
       return Json{{"rope_type", "longrope"}, {"short_factor", factors}, {"factor", 1.0}, {"attention_factor", 1.0}};
     }
-    if (none) return Json();
+    if (none) return Json{{"rope_type", "default"}};
     Json rule = rope_.implied;
     rule["rope_type"] = type;
     if (factor != 0) rule["factor"] = factor;

@@ -40,6 +40,16 @@ Result<LayerRule> LateWindows(const Json& text) {
                    {}};
 }
 
+// Sliding windows in all layers but the last of every so many: the config's number, or `period`.
+Result<LayerRule> PeriodicWindows(const Json& text, int64_t period) {
+  const std::string_view key = EitherKey(text, "sliding_window_pattern", "_sliding_window_pattern");
+  TRY_ASSIGN(const int64_t given, GetInt(text, key, period, kConfig));
+  TRY_ASSIGN(const int64_t pattern, InRange(key, given, 1, kMaxLayers));
+  return LayerRule{kFullOrSliding,
+                   [pattern](int64_t i) { return (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention"; },
+                   {}};
+}
+
 // Experts in every decoder_sparse_step-th layer, save those of mlp_only_layers.
 Result<std::function<bool(int64_t)>> SparseLayers(const Json& text) {
   TRY_ASSIGN(const int64_t given, GetInt(text, "decoder_sparse_step", 1, kConfig));
@@ -171,9 +181,7 @@ Json Gemma3Ropes(const FamilyConfig& config) {
 Status ReadGemma3Scales(const Json& text, Geometry* geometry) {
   TRY_ASSIGN(const double scalar, PositiveDouble(text, "query_pre_attn_scalar", 0));
   geometry->attention.scale = 1 / std::sqrt(scalar);
-  if (Present(text, "attn_logit_softcapping")) {
-    TRY_ASSIGN(geometry->attention.softcap, PositiveDouble(text, "attn_logit_softcapping", 0));
-  }
+  // Configs may state attn_logit_softcapping, a leftover of the family before: references leave scores as they are.
   if (Present(text, "final_logit_softcapping")) {
     TRY_ASSIGN(geometry->logit_softcap, PositiveDouble(text, "final_logit_softcapping", 0));
   }
@@ -188,11 +196,8 @@ Result<Geometry> ReadGemma3(const FamilyConfig& config) {
   if (both_ways) return UnsupportedKey("use_bidirectional_attention", "false", "true");
   geometry.norm_offset = 1;
   geometry.branch_norms = true;
-  const std::string_view key = EitherKey(config.text, "sliding_window_pattern", "_sliding_window_pattern");
-  TRY_ASSIGN(const int64_t given, GetInt(config.text, key, 6, kConfig));
-  TRY_ASSIGN(const int64_t pattern, InRange(key, given, 1, kMaxLayers));
-  const auto word = [pattern](int64_t i) { return (i + 1) % pattern == 0 ? "full_attention" : "sliding_attention"; };
-  TRY(ReadLayers(config.text, {kFullOrSliding, word, {}}, &geometry));
+  TRY_ASSIGN(const LayerRule rule, PeriodicWindows(config.text, 6));
+  TRY(ReadLayers(config.text, rule, &geometry));
   const Json ropes = Gemma3Ropes(config);
   TRY(ReadAttention({config.text, ropes}, &geometry));
   geometry.attention.qk_norm = true;
@@ -201,11 +206,20 @@ Result<Geometry> ReadGemma3(const FamilyConfig& config) {
   return geometry;
 }
 
+// The rope, which is that of the published models where a config says nothing about it.
+Json GptOssRope(const FamilyConfig& config) {
+  if (Present(config.text, "rope_parameters") || Present(config.text, "rope_scaling")) return config.rope;
+  return Json{{"rope_type", "yarn"}, {"factor", 32.0},    {"beta_fast", 32.0},
+              {"beta_slow", 1.0},    {"truncate", false}, {"original_max_position_embeddings", 4096}};
+}
+
 Result<Geometry> ReadGptOss(const FamilyConfig& config) {
   TRY_ASSIGN(Geometry geometry, ReadCommon(config.text));
-  const auto word = [](int64_t i) { return i % 2 == 0 ? "sliding_attention" : "full_attention"; };
-  TRY(ReadLayers(config.text, {kFullOrSliding, word, [](int64_t) { return true; }}, &geometry));
-  TRY(ReadAttention(config, &geometry));
+  TRY_ASSIGN(LayerRule rule, PeriodicWindows(config.text, 2));
+  rule.sparse = [](int64_t) { return true; };
+  TRY(ReadLayers(config.text, rule, &geometry));
+  const Json rope = GptOssRope(config);
+  TRY(ReadAttention({config.text, rope}, &geometry));
   geometry.attention.sinks = true;
   TRY(ReadMlp(config.text, "hidden_act", &geometry));
   geometry.mlp.activation = Activation::kClampedSwiglu;
@@ -311,11 +325,17 @@ constexpr const char* kQwen3Defaults =
     R"({"rope_theta": 10000.0, "max_window_layers": 28, "sliding_window": 4096, "max_position_embeddings": 32768,
         "head_dim": 128})";
 constexpr const char* kQwen3MoeDefaults =
-    R"({"rope_theta": 10000.0, "sliding_window": 4096, "max_position_embeddings": 32768})";
-constexpr const char* kHybridDefaults = R"({"partial_rotary_factor": 0.25})";
-constexpr const char* kQwen3NextDefaults =
-    R"({"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "shared_expert_intermediate_size": 512,
-        "intermediate_size": 5632, "max_position_embeddings": 32768})";
+    R"({"rope_theta": 10000.0, "sliding_window": 4096, "max_position_embeddings": 32768, "num_key_value_heads": 4})";
+constexpr const char* kQwen35Defaults =
+    R"({"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "max_position_embeddings": 32768, "head_dim": 256,
+        "num_key_value_heads": 4, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32})";
+// intermediate_size is that of layers without experts, which qwen3_next alone may have.
+constexpr const char* kSparseHybridDefaults =
+    R"({"partial_rotary_factor": 0.25, "rope_theta": 10000.0, "max_position_embeddings": 32768, "head_dim": 256,
+        "num_key_value_heads": 2, "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 32, "moe_intermediate_size": 512,
+        "shared_expert_intermediate_size": 512, "intermediate_size": 5632})";
 // A wrapper's text_config leaves out what has its default value.
 constexpr const char* kGemma3Defaults =
     R"({"vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
@@ -331,13 +351,13 @@ constexpr const char* kDeepseekV3Defaults =
         "rope_theta": 10000.0, "max_position_embeddings": 4096})";
 
 constexpr std::array<FamilyRow, 10> kFamilies = {
-    {{"qwen3_5_moe", kQwen35MoeTypes, kHybridDefaults, ReadQwen35Moe},
-     {"qwen3_5", kQwen35Types, kHybridDefaults, ReadQwen35},
+    {{"qwen3_5_moe", kQwen35MoeTypes, kSparseHybridDefaults, ReadQwen35Moe},
+     {"qwen3_5", kQwen35Types, kQwen35Defaults, ReadQwen35},
      {"llama", kLlamaTypes, kLlamaDefaults, ReadLlama, true},
      {"qwen2", kQwen2Types, kQwen2Defaults, ReadQwen2},
      {"qwen3", kQwen3Types, kQwen3Defaults, ReadQwen3},
      {"qwen3_moe", kQwen3MoeTypes, kQwen3MoeDefaults, ReadQwen3Moe},
-     {"qwen3_next", kQwen3NextTypes, kQwen3NextDefaults, ReadQwen3Next},
+     {"qwen3_next", kQwen3NextTypes, kSparseHybridDefaults, ReadQwen3Next},
      {"gemma3", kGemma3Types, kGemma3Defaults, ReadGemma3, true},
      {"gpt_oss", kGptOssTypes, kGptOssDefaults, ReadGptOss},
      {"deepseek_v3", kDeepseekV3Types, kDeepseekV3Defaults, ReadDeepseekV3}}};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/gguf_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -111,12 +112,14 @@ TEST(GgufModel, StacksOfExpertsComeApart) {
   EXPECT_NE(model.checkpoint->Find("model.layers.0.mlp.gate.weight"), nullptr);
 }
 
-// Pairs of an architecture and others under its name.
+// Pairs of an architecture, with others under its name in addition or instead.
 std::vector<std::string> With(const std::string& architecture, const Json& more) {
   std::vector<std::string> pairs = Pairs(architecture);
   for (const auto& [key, value] : more.items()) {
+    const std::string name = fmt::format("{}.{}", architecture, key);
+    std::erase_if(pairs, [&](const std::string& pair) { return pair.rfind(LengthAndText(name), 0) == 0; });
     const auto [type, bytes] = ValueOf(value);
-    pairs.push_back(Pair(architecture + "." + key, type, bytes));
+    pairs.push_back(Pair(name, type, bytes));
   }
   return pairs;
 }
@@ -134,6 +137,35 @@ void ExpectMembers(const Json& config, const Json& expected) {
     ASSERT_TRUE(config.is_object() && config.contains(key)) << key << DumpJson(config);
     EXPECT_EQ(config[key], value) << key;
   }
+}
+
+TEST(GgufModel, WindowsAreWhereTheFileSays) {
+  const Json sliding = "sliding_attention", full = "full_attention";
+  const auto config = [](const char* architecture, const Json& pattern) {
+    return ConfigOf(
+        architecture,
+        {{"block_count", 4}, {"attention.sliding_window", 8}, {"attention.sliding_window_pattern", pattern}});
+  };
+  for (const char* architecture : {"gemma3", "gpt-oss"}) {
+    ExpectMembers(config(architecture, 3), {{"sliding_window_pattern", 3}});
+    for (const Json& flags : {Json({true, false, false, true}), Json({1, 0, 0, 1})}) {
+      ExpectMembers(config(architecture, flags), {{"layer_types", {sliding, full, full, sliding}}});
+    }
+  }
+  EXPECT_FALSE(config("llama", 3).contains("sliding_window_pattern"));
+  for (const Json& wrong : {Json(0), Json(-1), Json("often"), Json({true, false}), Json({1.5, 1.5, 1.5, 1.5})}) {
+    EXPECT_THAT(DumpJson(config("gemma3", wrong)), HasSubstr("gemma3.attention.sliding_window_pattern"));
+  }
+}
+
+TEST(GgufModel, Gemma3WithoutAWindowHasNoSlidingLayers) {
+  ExpectMembers(ConfigOf("gemma3", Json::object()), {{"sliding_window_pattern", 1}});
+  ExpectMembers(ConfigOf("gemma3", {{"attention.sliding_window", 0}}), {{"sliding_window_pattern", 1}});
+  EXPECT_FALSE(ConfigOf("gemma3", {{"attention.sliding_window", 8}}).contains("sliding_window_pattern"));
+}
+
+TEST(GgufModel, KvHeadsThatAreNotStatedAreTheQueryHeads) {
+  ExpectMembers(ConfigOf("qwen3moe", Json::object()), {{"num_key_value_heads", 2}});
 }
 
 TEST(GgufModel, Qwen35BecomesAHybrid) {

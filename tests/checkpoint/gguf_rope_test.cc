@@ -30,9 +30,10 @@ Json Scaling(const Json& keys, const std::string& tensor, const GgufRope& rope =
 }
 
 TEST(GgufRope, NoneAndLinear) {
-  EXPECT_EQ(Scaling(Json::object(), ""), Json());
-  EXPECT_EQ(Scaling({{"scaling.type", "none"}, {"scaling.factor", 4.0}}, ""), Json());
-  EXPECT_EQ(Scaling({{"scaling.type", "linear"}, {"scaling.factor", 1.0}}, ""), Json());
+  const Json none = {{"rope_type", "default"}};
+  EXPECT_EQ(Scaling(Json::object(), ""), none);
+  EXPECT_EQ(Scaling({{"scaling.type", "none"}, {"scaling.factor", 4.0}}, ""), none);
+  EXPECT_EQ(Scaling({{"scaling.type", "linear"}, {"scaling.factor", 1.0}}, ""), none);
   const Json linear = {{"rope_type", "linear"}, {"factor", 4.0}};
   EXPECT_EQ(Scaling({{"scaling.type", "linear"}, {"scaling.factor", 4.0}}, ""), linear);
   EXPECT_EQ(Scaling({{"scale_linear", 4.0}}, ""), linear);

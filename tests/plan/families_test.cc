@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/plan/plan_fixtures.h"
 
@@ -61,16 +62,30 @@ TEST(Families, ReadsTheDenseVariant) {
 
 TEST(Families, AbsentKeysTakeTheFamilysDefaults) {
   Json config = DemoConfig();
-  for (const char* key : {"layer_types", "partial_rotary_factor", "head_dim", "num_key_value_heads"}) config.erase(key);
-  config["rope_parameters"].erase("partial_rotary_factor");
+  for (const char* key :
+       {"layer_types", "partial_rotary_factor", "head_dim", "num_key_value_heads", "linear_num_key_heads",
+        "linear_num_value_heads", "linear_key_head_dim", "linear_value_head_dim", "linear_conv_kernel_dim",
+        "shared_expert_intermediate_size", "moe_intermediate_size", "max_position_embeddings"}) {
+    config.erase(key);
+  }
+  config["rope_parameters"] = Json::object();
   config["num_attention_heads"] = 4;
   const Result<Geometry> geometry = ReadTextConfig(config);
   ASSERT_TRUE(geometry.ok()) << geometry.error().message;
   EXPECT_EQ(geometry->layers[3].mixer, Mixer::kAttention);
   EXPECT_EQ(geometry->layers[4].mixer, Mixer::kDeltaNet);
-  EXPECT_EQ(geometry->attention.kv_heads, 4);
-  EXPECT_EQ(geometry->attention.head_dim, 64);
-  EXPECT_EQ(geometry->attention.rotary_dim, 16);
+  EXPECT_EQ(geometry->attention.kv_heads, 2);
+  EXPECT_EQ(geometry->attention.head_dim, 256);
+  EXPECT_EQ(geometry->attention.rotary_dim, 64);
+  EXPECT_EQ(geometry->ropes[0].frequencies[1], static_cast<float>(std::pow(10000.0, -1.0 / 32)));
+  EXPECT_EQ(geometry->max_positions, 32768);
+  EXPECT_EQ(geometry->delta_net.k_heads, 16);
+  EXPECT_EQ(geometry->delta_net.v_heads, 32);
+  EXPECT_EQ(geometry->delta_net.k_dim, 128);
+  EXPECT_EQ(geometry->delta_net.v_dim, 128);
+  EXPECT_EQ(geometry->delta_net.conv_width, 4);
+  EXPECT_EQ(geometry->moe.shared_width, 512);
+  EXPECT_EQ(geometry->moe.width, 512);
   config["full_attention_interval"] = 2;
   EXPECT_EQ(ReadTextConfig(config)->layers[1].mixer, Mixer::kAttention);
   config["attn_output_gate"] = false;
@@ -119,12 +134,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{R"({"layer_types": null, "full_attention_interval": 0})", Code::kInvalid, "full_attention_interval"},
         BadCase{R"({"num_attention_heads": 7})", Code::kInvalid, "num_key_value_heads"},
         BadCase{R"({"num_key_value_heads": 0})", Code::kInvalid, "num_key_value_heads"},
-        BadCase{R"({"num_attention_heads": 6, "head_dim": null})", Code::kInvalid, "head_dim"},
         BadCase{R"({"head_dim": 257})", Code::kUnsupported, "head_dim"},
         BadCase{R"({"head_dim": 4})", Code::kInvalid, "partial_rotary_factor"},
         BadCase{R"({"rope_parameters": {"partial_rotary_factor": 1.5}})", Code::kInvalid, "partial_rotary_factor"},
         BadCase{R"({"rope_parameters": {"partial_rotary_factor": -1}})", Code::kInvalid, "partial_rotary_factor"},
-        BadCase{R"({"rope_parameters": {"rope_theta": null}})", Code::kInvalid, "rope_theta"},
         BadCase{R"({"rope_parameters": {"rope_theta": 0}})", Code::kInvalid, "rope_theta"},
         BadCase{R"({"rms_norm_eps": 0})", Code::kInvalid, "rms_norm_eps"},
         BadCase{R"({"rms_norm_eps": 1e300})", Code::kInvalid, "at most 1"},

@@ -82,6 +82,9 @@ TEST(FamilyParts, Qwen3MoeLayersAndRouter) {
   renamed["num_local_experts"] = renamed["num_experts"];
   renamed.erase("num_experts");
   renamed["norm_topk_prob"] = true;
+  renamed["num_attention_heads"] = 8;
+  renamed.erase("num_key_value_heads");
+  EXPECT_EQ(Read(renamed).attention.kv_heads, 4);
   EXPECT_EQ(Read(renamed).moe.experts, 6);
   EXPECT_EQ(Read(renamed).moe.router.kind, RouterKind::kSoftmaxChosen);
 }
@@ -104,9 +107,31 @@ TEST(FamilyParts, Gemma3FromAWrapperThatLeavesDefaultsOut) {
   EXPECT_EQ(sliding.frequencies[64], 0.01F);
 }
 
+TEST(FamilyParts, Gemma3ScoresAreNotCapped) {
+  const Geometry gemma =
+      Read(Config("gemma3_text", R"({"attn_logit_softcapping": 50, "final_logit_softcapping": 30})"));
+  EXPECT_EQ(gemma.attention.softcap, 0);
+  EXPECT_EQ(gemma.logit_softcap, 30);
+}
+
+TEST(FamilyParts, GptOssWithoutARopeHasThePublishedOne) {
+  const char* absent = R"({"num_experts": 4, "experts_per_token": 2, "rope_theta": 777})";
+  const char* yarn = R"({"num_experts": 4, "experts_per_token": 2, "rope_theta": 777,
+      "rope_parameters": {"rope_type": "yarn", "factor": 32, "beta_fast": 32, "beta_slow": 1, "truncate": false,
+                       "original_max_position_embeddings": 4096}})";
+  const char* none = R"({"num_experts": 4, "experts_per_token": 2, "rope_theta": 777,
+      "rope_parameters": {"rope_type": "default"}})";
+  const RopeTable published = Read(Config("gpt_oss", absent)).ropes[0];
+  EXPECT_EQ(published.frequencies, Read(Config("gpt_oss", yarn)).ropes[0].frequencies);
+  EXPECT_EQ(published.scale, static_cast<float>(0.1 * std::log(32.0) + 1));
+  EXPECT_EQ(Read(Config("gpt_oss", none)).ropes[0].scale, 1);
+}
+
 TEST(FamilyParts, GptOssWindowsSinksAndExperts) {
   const Geometry oss = Read(Config("gpt_oss", R"({"num_experts": 4, "experts_per_token": 2, "head_dim": 32})"));
   EXPECT_THAT(Windows(oss), ElementsAre(128, 0, 128, 0));
+  const char* every_third = R"({"num_experts": 4, "experts_per_token": 2, "sliding_window_pattern": 3})";
+  EXPECT_THAT(Windows(Read(Config("gpt_oss", every_third))), ElementsAre(128, 128, 0, 128));
   EXPECT_TRUE(oss.attention.sinks && oss.attention.qkv_bias && oss.attention.output_bias);
   EXPECT_TRUE(oss.moe.bias && oss.moe.router.bias);
   EXPECT_EQ(oss.moe.width, 96);
@@ -169,6 +194,9 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"gemma3", R"({"query_pre_attn_scalar": 0})", Code::kInvalid, "query_pre_attn_scalar"},
         BadCase{"gemma3", R"({"rope_parameters": {"sliding_attention": {"rope_theta": 0}}})", Code::kInvalid,
                 "rope_theta"},
+        BadCase{"llama", R"({"num_attention_heads": 6})", Code::kInvalid, "head_dim"},
+        BadCase{"gpt_oss", R"({"num_experts": 4, "experts_per_token": 2, "sliding_window_pattern": 0})", Code::kInvalid,
+                "sliding_window_pattern"},
         BadCase{"gpt_oss", R"({"num_experts": 4, "experts_per_token": 2, "swiglu_limit": -1})", Code::kInvalid,
                 "swiglu_limit"},
         BadCase{"deepseek_v3", R"({"scoring_func": "softmax", "n_routed_experts": 8, "num_experts_per_tok": 2,
