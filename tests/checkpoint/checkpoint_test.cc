@@ -10,6 +10,7 @@
 #include "quant/convert.h"
 #include "tests/checkpoint/safetensors_bytes.h"
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::checkpoint {
 namespace {
@@ -168,7 +169,7 @@ TEST(Checkpoint, RefusesToReadAFileThatChangedSize) {
 }
 
 TEST(Checkpoint, OpensTheDemoModel) {
-  const std::string dir = TRIVET_ROOT "/models/demo";
+  const std::string dir = DemoDir();
   Notices notices;
   const auto checkpoint = Checkpoint::Open(dir, &notices);
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.error().message;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::checkpoint {
 namespace {
@@ -149,7 +150,7 @@ TEST(OpenModelDir, NamesTheFileThatIsWrong) {
 }
 
 TEST(OpenModelDir, OpensTheDemoModel) {
-  const auto files = OpenModelDir(TRIVET_ROOT "/models/demo");
+  const auto files = OpenModelDir(DemoDir());
   ASSERT_TRUE(files.ok()) << files.error().message;
   EXPECT_EQ(files->dtype, "bfloat16");
   EXPECT_THAT(files->stop_tokens, ElementsAre(0, 2));

@@ -9,13 +9,14 @@
 #include "base/check.h"
 #include "tests/engine/tiny_gguf.h"
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::cli {
 namespace {
 
 // Standard output of `trivet ARGUMENTS`, and the exit status.
 std::pair<std::string, int> Trivet(const std::string& arguments) {
-  std::FILE* pipe = ::popen((std::string(TRIVET_BINARY) + " " + arguments).c_str(), "r");
+  std::FILE* pipe = ::popen((ProgramPath() + " " + arguments).c_str(), "r");
   CHECK(pipe != nullptr);
   std::string output;
   std::array<char, 4096> buffer{};

@@ -14,6 +14,7 @@
 #include "plan/families.h"
 #include "plan/source_names.h"
 #include "tests/cli/program.h"
+#include "tests/support/paths.h"
 
 namespace trivet::cli {
 namespace {
@@ -86,7 +87,7 @@ TEST_F(Program, ModelsAreWrittenAnewAndScored) {
   Refused("pad demo " + out + " -q", 2, {"--ranks"});
   Refused("pad demo " + out + " -q --ranks 17", 2, {"--ranks", "1 to 16"});
   Refused("pad demo " + out + " -q --ranks 3 --vocab mask", 2, {"--vocab"});
-  const std::string cases = TRIVET_ROOT "/tests/golden/cases/";
+  const std::string cases = CaseDir("");
   Refused("quantize " + cases + "qwen3-fp8 " + out + " -q --format fp8", 5, {"unquantised"});
   Refused("pad " + cases + "llama " + out + " -q --ranks 3", 6, {"hidden width"});
   EXPECT_FALSE(std::filesystem::exists(out));
@@ -201,10 +202,10 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("generate demo -q --prompt hi --ranks 2 --ep 3", 6, {"--ep: expected at most 2 ranks, found 3"});
   Refused("plan demo --ep 3", 6, {"--ep: expected at most 1 rank, found 3"});
   Refused("plan demo --ranks 2 --ep 2 --placement " + good, 2, {"--ep", "good.json"});
-  Refused("plan " TRIVET_ROOT "/tests/golden/cases/llama --placement " + good, 2, {"good.json", "routed experts"});
+  Refused("plan " + CaseDir("llama") + " --placement " + good, 2, {"good.json", "routed experts"});
   Refused("plan demo --ranks 3 --ep 2 --cut experts=whole", 2, {"experts"});
-  Refused("plan " TRIVET_ROOT "/tests/golden/cases/llama --ep 1", 2, {"routed experts"});
-  Refused("placement make " TRIVET_ROOT "/tests/golden/cases/llama", 2, {"routed experts"});
+  Refused("plan " + CaseDir("llama") + " --ep 1", 2, {"routed experts"});
+  Refused("placement make " + CaseDir("llama"), 2, {"routed experts"});
 }
 
 // Neither "none" nor "any": a script's unset variable.
@@ -335,7 +336,7 @@ TEST_F(Program, AFileOverTheSizeLimitIsAWriteErrorAndLeavesNothing) {
 
 TEST_F(Program, AFullContextEndsAPipedChat) {
   const std::string input = Write("lines", "Count from 3 to 6.\n");
-  const std::string binary = TRIVET_BINARY;
+  const std::string binary = ProgramPath();
   const int status =
       std::system((binary + " generate demo -q --chat --max-model-len 8 <" + input + " >/dev/null 2>&1").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 7);

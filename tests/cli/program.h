@@ -12,6 +12,7 @@
 
 #include "base/str.h"
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::cli {
 
@@ -27,7 +28,7 @@ class Program : public testing::Test {
   // Runs the program through the shell, so `arguments` are quoted as a user would.
   Outcome Run(const std::string& arguments) {
     const std::string out = dir_.Path("out"), err = dir_.Path("err");
-    const std::string command = std::string(TRIVET_BINARY) + " " + arguments + " >" + out + " 2>" + err + " </dev/null";
+    const std::string command = ProgramPath() + " " + arguments + " >" + out + " 2>" + err + " </dev/null";
     const int status = std::system(command.c_str());
     Outcome outcome;
     outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "tests/cli/program.h"
+#include "tests/support/paths.h"
 
 namespace trivet::cli {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
 }
 
 TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
-  const std::string plan = std::string(TRIVET_ROOT) + "/docs/examples/matrix.json";
+  const std::string plan = SourceRoot() + "/docs/examples/matrix.json";
   const Outcome outcome = Run("verify --matrix " + plan + " --out " + dir_.Path("runs"));
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   const Result<Json> report = ParseJson(outcome.out, "report");
@@ -108,7 +109,7 @@ TEST_F(Program, RoutesOfARunAreForced) {
 
 TEST_F(Program, GradientsOfATrainerAreJudged) {
   const std::string a = dir_.Path("a.json"), b = dir_.Path("b.json");
-  const std::string writer = "python3 " + std::string(TRIVET_ROOT) + "/tools/write_gradients.py ";
+  const std::string writer = "python3 " + SourceRoot() + "/tools/write_gradients.py ";
   ASSERT_EQ(std::system((writer + a + " --ranks 4").c_str()), 0);
   ASSERT_EQ(std::system((writer + b + " --ranks 4 --bucket-bytes 8192").c_str()), 0);
   EXPECT_EQ(Run("verify " + a + " " + b).status, 0);

@@ -6,13 +6,14 @@
 
 #include "engine/prompts.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
 
 class Holding : public testing::Test {
  protected:
-  const Prompts prompts_ = Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  const Prompts prompts_ = Prompts::Open(DemoDir()).value();
   Constraints constraints_{&prompts_.tokenizer(), {2, 0}};
 };
 

@@ -8,6 +8,7 @@
 
 #include "engine/prompts.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -51,7 +52,7 @@ class Forcing : public testing::Test {
     return text;
   }
 
-  const Prompts prompts_ = Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  const Prompts prompts_ = Prompts::Open(DemoDir()).value();
   Constraints constraints_{&prompts_.tokenizer(), {2, 0}};
 };
 

@@ -10,6 +10,7 @@
 #include "engine/prompts.h"
 #include "engine/scoring.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -54,8 +55,8 @@ class Generating : public testing::Test {
     return ended;
   }
 
-  const OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
-  const Prompts prompts_ = Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  const OpenedModel model_ = support::Open(DemoDir());
+  const Prompts prompts_ = Prompts::Open(DemoDir()).value();
   std::unique_ptr<Engine> engine_;
 };
 

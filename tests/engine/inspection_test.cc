@@ -6,6 +6,7 @@
 
 #include "tests/engine/small_model.h"
 #include "tests/engine/tiny_gguf.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -53,7 +54,7 @@ TEST(Inspect, ASoundDirectory) {
   const Inspection found = Inspect(model.dir().Path(), kEverything);
   EXPECT_THAT(found.defects, ElementsAre(HasSubstr("tokenizer.json")));  // it has none
   EXPECT_EQ(Row(found, "model.layers.0.linear_attn.A_log")["role"], "vector");
-  const Inspection demo = Inspect(support::DemoDir(TRIVET_ROOT), {});
+  const Inspection demo = Inspect(DemoDir(), {});
   EXPECT_THAT(demo.defects, IsEmpty());
   EXPECT_FALSE(demo.facts["tensors"].contains("list"));
   EXPECT_FALSE(demo.facts.contains("weights_read"));

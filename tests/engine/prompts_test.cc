@@ -10,6 +10,7 @@
 #include "tests/engine/tiny_gguf.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -19,7 +20,7 @@ using testing::HasSubstr;
 const char* const kQuestion = "Omar has 90 shells and buys 85 more. How many shells does Omar have now?";
 
 Prompts Demo() {
-  Result<Prompts> prompts = Prompts::Open(support::DemoDir(TRIVET_ROOT));
+  Result<Prompts> prompts = Prompts::Open(DemoDir());
   CHECK_MSG(prompts.ok(), prompts.error().message);
   return std::move(prompts).value();
 }
@@ -38,7 +39,7 @@ TEST(Prompts, RendersByTheTemplate) {
 // The golden cases begin with the same conversation.
 TEST(Prompts, TokensAreThoseOfTheReference) {
   const Prompts prompts = Demo();
-  const auto golden = support::ReadGolden(support::DemoDir(TRIVET_ROOT) + "/golden/demo-golden.safetensors");
+  const auto golden = support::ReadGolden(DemoDir() + "/golden/demo-golden.safetensors");
   const std::vector<TokenId> tokens = prompts.EncodeChat(Asking(kQuestion)).value();
   ASSERT_LT(tokens.size(), golden[2].tokens.size());
   EXPECT_TRUE(std::equal(tokens.begin(), tokens.end(), golden[2].tokens.begin()));
@@ -67,7 +68,7 @@ TEST(Prompts, ArgumentsOfCallsHaveTheFormThatTheTemplateTakes) {
                            .value();
   for (const std::string piece : {"c.function.arguments | tojson", "'' + c.function.arguments"}) {
     TempDir dir;
-    std::filesystem::copy(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+    std::filesystem::copy(DemoDir() + "/tokenizer.json", dir.Path("tokenizer.json"));
     dir.Write("chat_template.jinja",
               "{% for m in messages %}{% for c in m.tool_calls %}{{ " + piece + " }}{% endfor %}{% endfor %}");
     const Prompts prompts = Prompts::Open(dir.Path()).value();
@@ -77,7 +78,7 @@ TEST(Prompts, ArgumentsOfCallsHaveTheFormThatTheTemplateTakes) {
 
 TEST(Prompts, WithoutATemplateThereIsNoChat) {
   const TempDir dir;
-  std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+  std::filesystem::copy_file(DemoDir() + "/tokenizer.json", dir.Path("tokenizer.json"));
   const Result<Prompts> prompts = Prompts::Open(dir.Path());
   ASSERT_TRUE(prompts.ok()) << prompts.error().message;
   EXPECT_FALSE(prompts->has_template());
@@ -90,7 +91,7 @@ TEST(Prompts, WithoutATemplateThereIsNoChat) {
 // A template file beside the tokenizer wins, and gets what the request adds.
 TEST(Prompts, TemplatesSeeTheRequest) {
   const TempDir dir;
-  std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+  std::filesystem::copy_file(DemoDir() + "/tokenizer.json", dir.Path("tokenizer.json"));
   dir.Write("chat_template.jinja", "{{ mood }} {{ messages|length }}{% if tools %} {{ tools[0].name }}{% endif %}");
   const Result<Prompts> prompts = Prompts::Open(dir.Path());
   ASSERT_TRUE(prompts.ok()) << prompts.error().message;

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "engine/prompts.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -78,8 +79,8 @@ class Serving : public testing::Test {
     return false;
   }
 
-  const OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
-  const Prompts prompts_ = Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  const OpenedModel model_ = support::Open(DemoDir());
+  const Prompts prompts_ = Prompts::Open(DemoDir()).value();
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Service> service_;
   std::thread runner_;

@@ -8,6 +8,7 @@
 
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -20,7 +21,7 @@ using testing::IsEmpty;
 std::vector<std::string> Defects(const Json& config, const Json& generation, const Json& tokenizer_config,
                                  int64_t vocab = 4096) {
   const TempDir dir;
-  std::filesystem::copy_file(support::DemoDir(TRIVET_ROOT) + "/tokenizer.json", dir.Path("tokenizer.json"));
+  std::filesystem::copy_file(DemoDir() + "/tokenizer.json", dir.Path("tokenizer.json"));
   dir.Write("tokenizer_config.json", DumpJson(tokenizer_config));
   const Result<Prompts> prompts = Prompts::Open(dir.Path());
   CHECK_MSG(prompts.ok(), prompts.error().message);

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -80,7 +81,7 @@ TEST(ToolCallParser, FindsXmlCallsAndTypesTheirValues) {
 }
 
 TEST(ToolStyleOf, TheDemosTemplateTeachesNone) {
-  EXPECT_EQ(ToolStyleOf(Prompts::Open(support::DemoDir(TRIVET_ROOT)).value()), ToolStyle::kJson);
+  EXPECT_EQ(ToolStyleOf(Prompts::Open(DemoDir()).value()), ToolStyle::kJson);
 }
 
 }  // namespace

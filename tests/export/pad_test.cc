@@ -9,6 +9,7 @@
 
 #include "plan/leaf.h"
 #include "tests/export/sources.h"
+#include "tests/support/paths.h"
 #include "tests/support/peak_memory.h"
 
 namespace trivet::exporter {
@@ -123,7 +124,7 @@ TEST(Pad, OddGeometriesKeepTheirLogits) {
 }
 
 TEST(Pad, TheDemoForFiveRanksKeepsItsBits) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model = support::Open(DemoDir());
   const Result<PadPlan> plan = Plan(model, 5);
   ASSERT_TRUE(plan.ok()) << plan.error().message;
   EXPECT_THAT(plan->notices, Contains(HasSubstr("multi-token-prediction head")));

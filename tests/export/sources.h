@@ -6,6 +6,7 @@
 
 #include "export/source.h"
 #include "tests/engine/small_model.h"
+#include "tests/support/paths.h"
 
 namespace trivet::exporter {
 
@@ -15,6 +16,4 @@ inline Source SourceOf(const engine::OpenedModel& model) {
 }
 
 /// Directory of a small model with golden logits.
-inline std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
-
 }  // namespace trivet::exporter

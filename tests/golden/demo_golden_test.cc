@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -20,9 +21,8 @@ struct Variant {
 class DemoGolden : public testing::TestWithParam<Variant> {};
 
 TEST_P(DemoGolden, LogitsAreNearTheReference) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
-  const std::vector<support::GoldenCase> golden =
-      support::ReadGolden(support::DemoDir(TRIVET_ROOT) + "/golden/demo-golden.safetensors");
+  const engine::OpenedModel model = support::Open(DemoDir());
+  const std::vector<support::GoldenCase> golden = support::ReadGolden(DemoDir() + "/golden/demo-golden.safetensors");
   ASSERT_EQ(golden.size(), 5U);
   engine::EngineOptions options;
   options.kernels.rows = GetParam().rows;
@@ -50,7 +50,7 @@ INSTANTIATE_TEST_SUITE_P(RowsAndModes, DemoGolden,
                                          Variant{"ref", kernels::Numerics::kFast}));
 
 TEST(DemoHidden, OneMatrixAfterEveryBlock) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model = support::Open(DemoDir());
   const std::vector<TokenId> tokens = support::RandomTokens(70, model.geometry.vocab, 3);
   for (const int64_t chunk : {7, 512}) {
     engine::EngineOptions options;

@@ -9,6 +9,7 @@
 #include "engine/generation.h"
 #include "engine/prompts.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -22,7 +23,7 @@ std::string Trim(const std::string& text) {
 class DemoGreedy : public testing::TestWithParam<int64_t> {};
 
 TEST_P(DemoGreedy, AllAnswersAreTheReferences) {
-  const std::string dir = support::DemoDir(TRIVET_ROOT);
+  const std::string dir = DemoDir();
   const Result<Json> cases = ReadJsonFile(dir + "/golden/demo-greedy-500.json");
   ASSERT_TRUE(cases.ok()) << cases.error().message;
   ASSERT_EQ(cases->size(), 500U);

@@ -9,14 +9,13 @@
 
 #include "quant/convert.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
 
 // The promise of docs/numerics.md; measured differences are about a hundredth of it.
 constexpr double kTolerance = 1e-3;
-
-std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
 
 bool IsQuantised(const std::string& name) { return name.find('-') != std::string::npos; }
 

@@ -12,12 +12,13 @@
 #include "plan/families.h"
 #include "plan/geometry.h"
 #include "plan/layout.h"
+#include "tests/support/paths.h"
 
 namespace trivet::plan {
 
 /// The demo model's config.json.
 inline Json DemoConfig() {
-  Result<Json> config = ReadJsonFile(std::string(TRIVET_ROOT) + "/models/demo/config.json");
+  Result<Json> config = ReadJsonFile(DemoDir() + "/config.json");
   CHECK(config.ok());
   return std::move(config).value();
 }

@@ -9,6 +9,7 @@
 
 #include "base/str.h"
 #include "tests/plan/plan_fixtures.h"
+#include "tests/support/paths.h"
 
 namespace trivet::plan {
 namespace {
@@ -32,7 +33,7 @@ std::string DemoPlans() {
 }
 
 TEST(PlanJson, DemoMatchesTheGoldenPlan) {
-  const std::string path = std::string(TRIVET_ROOT) + "/tests/plan/demo_plan.json";
+  const std::string path = SourceRoot() + "/tests/plan/demo_plan.json";
   const std::string plans = DemoPlans();
   if (std::getenv("TRIVET_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteTextFile(path, plans).ok());
@@ -46,7 +47,7 @@ TEST(PlanJson, DemoMatchesTheGoldenPlan) {
 }
 
 TEST(PlanJson, GoldenPlanIsValidJson) {
-  const Result<Json> golden = ReadJsonFile(std::string(TRIVET_ROOT) + "/tests/plan/demo_plan.json");
+  const Result<Json> golden = ReadJsonFile(SourceRoot() + "/tests/plan/demo_plan.json");
   ASSERT_TRUE(golden.ok()) << golden.error().message;
   ASSERT_EQ(golden->size(), static_cast<size_t>(kMaxRanks));
   EXPECT_EQ((*golden)[2]["layout"]["ranks"], 3);

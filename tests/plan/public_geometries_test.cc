@@ -13,6 +13,7 @@
 #include "plan/axis_rules.h"
 #include "plan/cost.h"
 #include "tests/plan/plan_fixtures.h"
+#include "tests/support/paths.h"
 
 namespace trivet::plan {
 namespace {
@@ -149,7 +150,7 @@ std::string Page() {
 }
 
 TEST(PublicGeometries, PlansAreThoseOfThePage) {
-  const std::string path = std::string(TRIVET_ROOT) + "/docs/public-geometries.md";
+  const std::string path = SourceRoot() + "/docs/public-geometries.md";
   const std::string page = Page();
   if (std::getenv("TRIVET_UPDATE_GOLDEN") != nullptr) {
     ASSERT_TRUE(WriteTextFile(path, page).ok());

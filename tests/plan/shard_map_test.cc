@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "plan/leaf.h"
 #include "tests/plan/plan_fixtures.h"
+#include "tests/support/paths.h"
 
 namespace trivet::plan {
 namespace {
@@ -304,7 +305,7 @@ TEST(ShardMap, RouterIsWholeAndCarriesTheSharedGate) {
 TEST(ShardMap, RequiredTensorsMatchTheDemoCheckpoint) {
   std::map<std::string, std::vector<int64_t>> stored;
   for (const char* file : {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"}) {
-    const Result<std::string> bytes = ReadTextFile(std::string(TRIVET_ROOT) + "/models/demo/" + file, 1 << 26);
+    const Result<std::string> bytes = ReadTextFile(DemoDir() + "/" + file, 1 << 26);
     ASSERT_TRUE(bytes.ok()) << bytes.error().message;
     uint64_t length = 0;
     ASSERT_GT(bytes->size(), sizeof length);

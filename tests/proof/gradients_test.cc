@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/paths.h"
+
 namespace trivet::proof {
 namespace {
 
@@ -132,7 +134,7 @@ TEST(Gradients, AreDescribedAndRefusedOnlyWhenAsked) {
 
 // The file that trainers check theirs with asks for what the reader asks for.
 TEST(Gradients, TheSchemaNamesTheFields) {
-  const Result<Json> schema = ReadJsonFile(std::string(TRIVET_ROOT) + "/docs/schemas/gradient-collectives.schema.json");
+  const Result<Json> schema = ReadJsonFile(SourceRoot() + "/docs/schemas/gradient-collectives.schema.json");
   ASSERT_TRUE(schema.ok());
   const Json& bucket = (*schema)["$defs"]["bucket"];
   EXPECT_EQ(bucket["required"].get<std::vector<std::string>>(), GradientFields());

@@ -7,6 +7,8 @@
 #include <set>
 #include <sstream>
 
+#include "tests/support/paths.h"
+
 namespace trivet::proof {
 namespace {
 
@@ -25,7 +27,7 @@ TEST(Verdicts, NumbersAndNamesAreDistinctAndAscend) {
 
 // The page for users has the same table.
 TEST(Verdicts, ArePartOfTheDocuments) {
-  std::ifstream file(std::string(TRIVET_ROOT) + "/docs/proof.md");
+  std::ifstream file(SourceRoot() + "/docs/proof.md");
   std::stringstream text;
   text << file.rdbuf();
   for (const auto& [verdict, name] : Verdicts()) {

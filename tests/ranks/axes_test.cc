@@ -10,6 +10,7 @@
 
 #include "engine/scoring.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -17,9 +18,7 @@ namespace {
 using engine::EngineOptions;
 using engine::Launch;
 
-std::string DirOf(const std::string& name) {
-  return name == "demo" ? support::DemoDir(TRIVET_ROOT) : std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name;
-}
+std::string DirOf(const std::string& name) { return name == "demo" ? DemoDir() : CaseDir(name); }
 
 EngineOptions Options(int64_t ranks, int64_t stages, int64_t replicas, Launch launch = Launch::kThreads) {
   EngineOptions options;
@@ -172,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AxesIdentity,
 
 // Requests go to the replica with the fewest, so that those of a batch take turns; ends make room.
 TEST(Replicas, RequestsTakeTurnsAndEndsMakeRoom) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model = support::Open(DemoDir());
   EngineOptions options = Options(1, 1, 2);
   options.max_sequences = 1;  // so that the second sequence of a replica waits for the first one
   const auto engine = engine::Engine::Start(model, options, {});

@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "tests/ranks/child_processes.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -74,7 +75,7 @@ class Failure : public testing::Test {
     return SecondsSince(begin);
   }
 
-  const engine::OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model_ = support::Open(DemoDir());
 };
 
 class PlantedFailure : public Failure,

@@ -7,6 +7,7 @@
 #include "proof/verify.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -65,7 +66,7 @@ class PlantedFault : public testing::Test {
     return proof::Verify({Record(clean), Record(setting)}, {}).finding;
   }
 
-  const engine::OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model_ = support::Open(DemoDir());
   const TempDir dir_;
   int runs_ = 0;
 };

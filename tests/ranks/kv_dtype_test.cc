@@ -6,6 +6,7 @@
 #include <string>
 
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -40,10 +41,8 @@ class Model {
   std::vector<float> expected_;
 };
 
-std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
-
 TEST(KvDtype, Fp8HasTheSameBytesForEveryLayout) {
-  const Model demo(support::DemoDir(TRIVET_ROOT));
+  const Model demo(DemoDir());
   EXPECT_NE(demo.Difference({}), "") << "float32";
   for (const int64_t ranks : {3, 5}) EXPECT_EQ(demo.Difference(Fp8(ranks, ranks == 3 ? 7 : 64)), "") << ranks;
   engine::EngineOptions processes = Fp8(3);

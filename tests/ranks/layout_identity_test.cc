@@ -13,6 +13,7 @@
 #include "kernels/registry.h"
 #include "plan/axis_rules.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 #include "tests/support/sanitizer.h"
 
 namespace trivet {
@@ -37,8 +38,8 @@ struct Baseline {
 };
 
 Baseline MakeBaseline() {
-  Baseline made{support::Open(support::DemoDir(TRIVET_ROOT)), {}, {}, {}, {}};
-  const std::string golden = support::DemoDir(TRIVET_ROOT) + "/golden/demo-golden.safetensors";
+  Baseline made{support::Open(DemoDir()), {}, {}, {}, {}};
+  const std::string golden = DemoDir() + "/golden/demo-golden.safetensors";
   made.all = support::TwoThousandTokens(support::ReadGolden(golden), made.model.geometry.vocab);
   made.few.assign(made.all.begin(), made.all.begin() + 3);
   for (const auto& [set, logits] : {std::pair(&made.all, &made.all_logits), std::pair(&made.few, &made.few_logits)}) {

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -17,9 +18,7 @@ using plan::Placement;
 
 constexpr int64_t kMostRanks = 8, kMostGroups = 5;
 
-std::string DirOf(const std::string& name) {
-  return name == "demo" ? support::DemoDir(TRIVET_ROOT) : std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name;
-}
+std::string DirOf(const std::string& name) { return name == "demo" ? DemoDir() : CaseDir(name); }
 
 class PlacementIdentity : public testing::TestWithParam<const char*> {
  protected:

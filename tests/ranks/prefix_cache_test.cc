@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet {
 namespace {
@@ -15,11 +16,9 @@ namespace {
 // Prompts, and for each the logits that its generated tokens were taken from: [max_new, V].
 using Answers = std::vector<std::vector<float>>;
 
-std::string CaseDir(const std::string& name) { return std::string(TRIVET_ROOT) + "/tests/golden/cases/" + name; }
-
 class PrefixCaching : public testing::Test {
  protected:
-  explicit PrefixCaching(const std::string& dir = support::DemoDir(TRIVET_ROOT)) : model_(support::Open(dir)) {}
+  explicit PrefixCaching(const std::string& dir = DemoDir()) : model_(support::Open(dir)) {}
 
   std::unique_ptr<engine::Engine> Start(engine::EngineOptions options) const {
     auto engine = engine::Engine::Start(model_, options, {});

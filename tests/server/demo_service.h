@@ -13,6 +13,7 @@
 #include "engine/service.h"
 #include "server/api.h"
 #include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
 
 namespace trivet::server {
 
@@ -33,8 +34,8 @@ class DemoModel {
   const engine::Prompts& prompts() const { return prompts_; }
 
  private:
-  const engine::OpenedModel model_ = support::Open(support::DemoDir(TRIVET_ROOT));
-  const engine::Prompts prompts_ = engine::Prompts::Open(support::DemoDir(TRIVET_ROOT)).value();
+  const engine::OpenedModel model_ = support::Open(DemoDir());
+  const engine::Prompts prompts_ = engine::Prompts::Open(DemoDir()).value();
   engine::Constraints constraints_{&prompts_.tokenizer(), model_.files.stop_tokens};
   ServedModel served_;
 };

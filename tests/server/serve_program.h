@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/str.h"
 #include "tests/server/demo_service.h"
+#include "tests/support/paths.h"
 
 namespace trivet::server {
 
@@ -38,7 +39,7 @@ class ServeProgram : public testing::Test {
   void Start(std::vector<std::string> arguments) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
-    arguments.insert(arguments.begin(), {TRIVET_BINARY, "serve", "demo", "-q", "--port", "0"});
+    arguments.insert(arguments.begin(), {ProgramPath(), "serve", "demo", "-q", "--port", "0"});
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends[1], STDOUT_FILENO);

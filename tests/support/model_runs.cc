@@ -41,8 +41,6 @@ engine::OpenedModel Open(const std::string& dir) {
   return std::move(model).value();
 }
 
-std::string DemoDir(const std::string& root) { return root + "/models/demo"; }
-
 std::vector<GoldenCase> ReadGolden(const std::string& path) {
   std::vector<std::string> notices;
   const Result<checkpoint::Checkpoint> file = checkpoint::Checkpoint::Open(path, &notices);

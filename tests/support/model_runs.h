@@ -21,9 +21,6 @@ using TokenSet = std::vector<std::vector<TokenId>>;
 /// The model in `dir`, which must open.
 engine::OpenedModel Open(const std::string& dir);
 
-/// Directory of the demo model under the source root `root`.
-std::string DemoDir(const std::string& root);
-
 /// A reference run: tokens, and what another implementation computed for them in float32.
 struct GoldenCase {
   std::vector<TokenId> tokens;

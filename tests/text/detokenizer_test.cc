@@ -7,15 +7,14 @@
 #include <random>
 
 #include "base/str.h"
+#include "tests/support/paths.h"
 #include "text/tokenizer.h"
 
 namespace trivet::text {
 namespace {
 
-constexpr const char* kDemo = TRIVET_ROOT "/models/demo";
-
 TEST(StreamingDetokenizer, HoldsHalfCharacters) {
-  const auto tokenizer = Tokenizer::Open(kDemo);
+  const auto tokenizer = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(tokenizer.ok());
   const auto ids = tokenizer->Encode("a🙂").value();
   ASSERT_GT(ids.size(), 2U);  // the demo writes rare characters byte by byte
@@ -29,7 +28,7 @@ TEST(StreamingDetokenizer, HoldsHalfCharacters) {
 }
 
 TEST(StreamingDetokenizer, LeavesSpecialTokensOut) {
-  const auto tokenizer = Tokenizer::Open(kDemo);
+  const auto tokenizer = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(tokenizer.ok());
   const TokenId end = tokenizer->IdOf("<|im_end|>").value();
   EXPECT_EQ(StreamingDetokenizer(&*tokenizer, true).Push(end), "");
@@ -37,7 +36,7 @@ TEST(StreamingDetokenizer, LeavesSpecialTokensOut) {
 }
 
 TEST(StreamingDetokenizer, PiecesOfAnyIdsAreWholeCharactersAndMakeTheDecodedText) {
-  const auto tokenizer = Tokenizer::Open(kDemo);
+  const auto tokenizer = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(tokenizer.ok());
   std::mt19937 random(1);
   for (int round = 0; round < 500; ++round) {

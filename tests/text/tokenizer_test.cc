@@ -7,14 +7,13 @@
 #include <thread>
 
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::text {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr const char* kDemo = TRIVET_ROOT "/models/demo";
 
 // A tokenizer in the manner of Llama 2: one word a text, byte tokens, a token before the text.
 constexpr const char* kLlama = R"({"version": "1.0",
@@ -90,7 +89,7 @@ TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
 }
 
 TEST(Tokenizer, OpensTheDemo) {
-  const auto tokenizer = Tokenizer::Open(kDemo);
+  const auto tokenizer = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
   EXPECT_EQ(tokenizer->vocab_size(), 4096);
   EXPECT_EQ(tokenizer->IdOf("<|im_end|>"), 2);
@@ -103,7 +102,7 @@ TEST(Tokenizer, OpensTheDemo) {
 }
 
 TEST(Tokenizer, TheDemoReturnsEveryText) {
-  const auto tokenizer = Tokenizer::Open(kDemo);
+  const auto tokenizer = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(tokenizer.ok());
   for (const std::string text :
        {"Hello, world!  It's 12:30.\n\n  x = {1, 2}\t", "naïve Straße 東京 🙂👩‍👩‍👧 \u00a0",
@@ -116,7 +115,7 @@ TEST(Tokenizer, TheDemoReturnsEveryText) {
 }
 
 TEST(Tokenizer, EncodesFromManyThreadsAfterAMove) {
-  auto opened = Tokenizer::Open(kDemo);
+  auto opened = Tokenizer::Open(DemoDir());
   ASSERT_TRUE(opened.ok());
   const Tokenizer tokenizer = std::move(opened).value();
   const std::string text = "The quick brown fox jumps over 13 lazy dogs.";
