@@ -28,6 +28,7 @@ MACROS = (
 NO_MIRROR = (
     (r"src/cli/", "commands are tested through the program"),
     (r".*/no_\w+\.cc", "an absent library: holds one error"),
+    (r"src/model/planted_faults\.cc", "tests/ranks/fault_test.cc runs and verifies every fault"),
     (r"src/kernels/\w+_(ref|simd)\.cc", "the parity tests walk every row of every family"),
     (r"src/base/(check|env|log)\.cc", "a few lines around abort, getenv and the logger"),
 )

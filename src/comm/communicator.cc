@@ -30,10 +30,6 @@ ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t colum
   return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column};
 }
 
-float RoundedToBF16(float value) {
-  return std::bit_cast<float>((std::bit_cast<uint32_t>(value) + 0x8000U) & 0xFFFF0000U);
-}
-
 // Whether a planted mistake touches what the host sums.
 bool ChangesSums(FaultKind kind) {
   return kind == FaultKind::kPartialBF16 || kind == FaultKind::kLocalScale || kind == FaultKind::kRankOrder ||
@@ -146,15 +142,17 @@ template <class T>
 Status Communicator::Reduce(std::span<T> values) {
   const Timer timer(this);
   last_ = {};
-  if (size() == 1 && fault_.kind == FaultKind::kNone) return {};
-  last_ = FactsOf<T>();
+  if (size() == 1 && (fault_.kind == FaultKind::kNone || fault_.rank < 0)) return {};
+  if (size() > 1) last_ = FactsOf<T>();
   if (peer_ != nullptr) {
     if (group_->aborted()) return group_->AbortError();
     last_.configured = last_.actual = AlgorithmName(Choose(static_cast<int64_t>(values.size_bytes())));
     peer_->AllReduce(values);
     return {};
   }
-  last_.configured = AlgorithmName(Choose(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kPieceBytes}))));
+  if (size() > 1) {
+    last_.configured = AlgorithmName(Choose(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kPieceBytes}))));
+  }
   const size_t most = kPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
@@ -203,7 +201,8 @@ Status Communicator::ReducePiece(std::span<T> values) {
   if (fault_.kind == FaultKind::kFallback) {
     algorithm = algorithm == Algorithm::kOneShot ? Algorithm::kTwoShot : Algorithm::kOneShot;
   }
-  if (last_.actual == "none") last_.actual = AlgorithmName(algorithm);  // of the first piece, which none is longer than
+  // Of the first piece, which none is longer than.
+  if (size() > 1 && last_.actual == "none") last_.actual = AlgorithmName(algorithm);
   if (algorithm == Algorithm::kOneShot) {
     const std::span<T> sum = HostOf(values);
     Sum<T>(parity, 0, sum);
@@ -288,19 +287,10 @@ Status Communicator::Hand(int64_t from, int64_t to, std::span<float> values) {
   if (from == to || (rank_ != from && rank_ != to)) return {};
   const Timer timer(this);
   const size_t most = kSlotBytes / sizeof(float);
-  std::vector<float> rounded;
   for (size_t begin = 0; begin < values.size(); begin += most) {
-    std::span<float> piece = values.subspan(begin, std::min(most, values.size() - begin));
-    if (rank_ == to) {
-      TRY(group_->Take(rank_, from, std::as_writable_bytes(piece)));
-      continue;
-    }
-    if (fault_.Hits(FaultKind::kHandBF16, rank_)) {
-      rounded.resize(piece.size());
-      std::transform(piece.begin(), piece.end(), rounded.begin(), RoundedToBF16);
-      piece = rounded;
-    }
-    TRY(group_->Put(rank_, to, std::as_bytes(piece)));
+    const std::span<float> piece = values.subspan(begin, std::min(most, values.size() - begin));
+    TRY(rank_ == to ? group_->Take(rank_, from, std::as_writable_bytes(piece))
+                    : group_->Put(rank_, to, std::as_bytes(piece)));
   }
   return {};
 }

@@ -2,6 +2,9 @@
 #include "comm/fault.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
 
 #include "base/str.h"
 
@@ -21,18 +24,32 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
                               {"wrong-slot", FaultKind::kWrongSlot},
                               {"weight-bit", FaultKind::kWeightBit},
                               {"router-ulp", FaultKind::kRouterUlp},
+                              {"local-topk", FaultKind::kLocalTopK},
+                              {"combine-order", FaultKind::kCombineOrder},
+                              {"split-kv", FaultKind::kSplitKV},
+                              {"moved-map", FaultKind::kMovedMap},
+                              {"other-replica", FaultKind::kOtherReplica},
                               {"die", FaultKind::kDie},
                               {"hang", FaultKind::kHang}};
 
 }  // namespace
 
+bool OnProcessorAlone(FaultKind kind) {
+  return kind == FaultKind::kLocalTopK || kind == FaultKind::kCombineOrder || kind == FaultKind::kSplitKV ||
+         kind == FaultKind::kMovedMap;
+}
+
+float RoundedToBF16(float value) {
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(value) + 0x8000U) & 0xFFFF0000U);
+}
+
 Result<Fault> ParseFault(const std::string& text) {
+  std::vector<std::string_view> names;
+  for (const KindRow& row : kKinds) names.emplace_back(row.name);
   const Error bad = MakeError(
       Code::kUsage,
-      fmt::format(
-          "--fault: expected partial-bf16, rank-order, split-k, local-scale, fallback, hand-bf16, wrong-slot, "
-          "weight-bit, router-ulp, die or hang, with :rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
-          Quote(text)));
+      fmt::format("--fault: expected {}, with :rank=R, :site=N or :step=N behind it, found \"{}\"; correct it",
+                  fmt::join(names, ", "), Quote(text)));
   const std::vector<std::string> parts = Split(text, ':');
   Fault fault;
   for (const KindRow& row : kKinds) {

@@ -16,6 +16,37 @@
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
+namespace {
+
+// Whether the ranks of a layout can make a planted mistake.
+Status CheckFault(const plan::Layout& layout, const EngineOptions& options) {
+  using comm::FaultKind;
+  const comm::Fault& fault = options.fault;
+  if (fault.kind == FaultKind::kNone) return {};
+  if (fault.rank < 0 || fault.rank >= layout.world()) {
+    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
+                                               layout.world() - 1, fault.rank));
+  }
+  if (fault.kind == FaultKind::kHandBF16 &&
+      layout.At(fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
+    return MakeError(
+        Code::kUsage,
+        fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
+                    "choose one of another, or give --pp",
+                    fault.rank));
+  }
+  if (fault.kind == FaultKind::kOtherReplica && layout.replicas == 1) {
+    return MakeError(Code::kUsage, "--fault: expected another replica to give requests to, found one; give --dp");
+  }
+  if (comm::OnProcessorAlone(fault.kind) && options.backend != Backend::kCpu) {
+    return MakeError(
+        Code::kUnsupported,
+        "--fault: expected ranks on the processor for this mistake, found them on GPUs; use --backend cpu");
+  }
+  return {};
+}
+
+}  // namespace
 
 Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options,
                std::unique_ptr<const model::RouteTable> routes)
@@ -32,19 +63,7 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
 Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
                                               const LoadProgress& progress) {
   TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
-  if (options.fault.kind != comm::FaultKind::kNone &&
-      (options.fault.rank < 0 || options.fault.rank >= layout.world())) {
-    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
-                                               layout.world() - 1, options.fault.rank));
-  }
-  if (options.fault.kind == comm::FaultKind::kHandBF16 &&
-      layout.At(options.fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
-    return MakeError(
-        Code::kUsage,
-        fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
-                    "choose one of another, or give --pp",
-                    options.fault.rank));
-  }
+  TRY(CheckFault(layout, options));
   TRY(CheckBackend(layout, options.backend));
   RankOptions rank_options;
   TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));
@@ -61,10 +80,6 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.proof = options.proof;
   std::unique_ptr<const model::RouteTable> routes;
   if (!options.routes.empty()) {
-    if (layout.world() > layout.ranks) {
-      return MakeError(Code::kUnsupported,
-                       "--routes: expected one stage and one replica, found more; leave out --pp and --dp");
-    }
     TRY_ASSIGN(routes, ReadRoutes(options.routes, model, options.backend));
     rank_options.routes = routes.get();
   }
@@ -153,8 +168,10 @@ Status Engine::Submit(sched::Request request) {
                      fmt::format("request: expected a new id, found {} in use", static_cast<int64_t>(id)));
   }
   if (options_.proof.on()) NoteRequest(request, replica);
-  TRY(schedulers_[replica].Submit(std::move(request)));
-  replica_of_[id] = replica;
+  const bool elsewhere = options_.fault.kind == comm::FaultKind::kOtherReplica;
+  const size_t computes = elsewhere ? (replica + 1) % schedulers_.size() : replica;
+  TRY(schedulers_[computes].Submit(std::move(request)));
+  replica_of_[id] = computes;
   return {};
 }
 
@@ -233,7 +250,7 @@ Status Engine::CheckForced(const sched::StepPlan& plan) const {
 }
 
 std::optional<model::ForcedCounts> Engine::forced() const {
-  return routes_ == nullptr ? std::nullopt : std::optional(worker_->forced()->counts());
+  return routes_ == nullptr ? std::nullopt : std::optional(worker_->forced());
 }
 
 Result<bool> Engine::Step(const LogitsSink& sink) {

@@ -121,11 +121,17 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   const int64_t after = shard_.stage.last ? rank : rank + layout_.ranks;
   const model::Runtime runtime{geometry,   layout_,           shard_,
                                kernels_,   options_.numerics, device_,
-                               tables_,    comms_.stage,      {world, before, after},
+                               tables_,    comms_.stage,      {world, before, after, RoundsHandedRows()},
                                pool_,      workspace_,        caches_,
                                log_.get(), forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   return comms_.stage.Connect(device_, options_.transport);
+}
+
+// Whether this rank's stage rounds the rows that it hands on: a planted mistake.
+bool RankWorker::RoundsHandedRows() const {
+  const plan::RankPlace faulty = layout_.At(options_.fault.rank);
+  return options_.fault.kind == comm::FaultKind::kHandBF16 && faulty.pp == place_.pp && faulty.dp == place_.dp;
 }
 
 // The planted mistakes of a whole rank.
@@ -179,6 +185,24 @@ Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOut
     }
     if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(plan), logits);
   }
+  return forced_ == nullptr ? Status() : CollectForced();
+}
+
+// Brings what was forced so far to rank 0, which adds it up: every stage has layers of its own, every replica requests.
+Status RankWorker::CollectForced() {
+  model::ForcedCounts total;
+  for (int64_t replica = 0; replica < layout_.replicas; ++replica) {
+    for (size_t s = 0; s < layout_.stages.size(); ++s) {
+      model::ForcedCounts counts = forced_->counts();
+      // Hand moves bytes, whatever they mean.
+      static_assert(sizeof(counts) % sizeof(float) == 0);
+      TRY(comms_.world.Hand(layout_.RankAt({0, static_cast<int64_t>(s), replica}), 0,
+                            {reinterpret_cast<float*>(&counts), sizeof(counts) / sizeof(float)}));
+      total.decisions += counts.decisions;
+      total.other += counts.other;
+    }
+  }
+  forced_counts_ = total;
   return {};
 }
 
@@ -239,15 +263,17 @@ void RankWorker::BeginLog(const sched::StepPlan& plan) {
 }
 
 Json RankWorker::Environment() const {
-  return {{"schema", "trivet.rank.v1"},
-          {"group", options_.group},
-          {"rank", comms_.world.rank()},
-          {"ranks", comms_.world.size()},
-          {"backend", BackendName(device_.backend())},
-          {"device", device_.name()},
-          {"threads", pool_.size()},
-          {"kernels", kernels_.Names()},
-          {"range_flags", comms_.world.AnyReport()}};
+  Json env{{"schema", "trivet.rank.v1"},
+           {"group", options_.group},
+           {"rank", comms_.world.rank()},
+           {"ranks", comms_.world.size()},
+           {"backend", BackendName(device_.backend())},
+           {"device", device_.name()},
+           {"threads", pool_.size()},
+           {"kernels", kernels_.Names()},
+           {"range_flags", comms_.world.AnyReport()}};
+  if (log_->chosen_among() > 0) env["chosen_among"] = log_->chosen_among();
+  return env;
 }
 
 Status RankWorker::WriteEvidence() {

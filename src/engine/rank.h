@@ -82,8 +82,8 @@ class RankWorker {
   comm::Communicator& world() { return comms_.world; }
   /// Of the ranks of its stage.
   comm::Communicator& stage() { return comms_.stage; }
-  /// What was forced on this rank; null when nothing is.
-  const model::ForcedRoutes* forced() const { return forced_.get(); }
+  /// Rank 0: what was forced in all stages of all replicas, as of the last step.
+  const model::ForcedCounts& forced() const { return forced_counts_; }
   /// What this rank has recorded; null when nothing is.
   const record::RunLog* log() const { return log_.get(); }
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
@@ -100,10 +100,12 @@ class RankWorker {
   RankWorker(const OpenedModel& model, const plan::Layout& layout, const RankOptions& options, RankComms comms);
   Status Prepare(const LoadProgress& progress);
   Status CommitFault(int64_t step);
+  bool RoundsHandedRows() const;
   model::StepOutput OwnOutput(const JointStep& step, std::span<const model::StepOutput> outputs);
   Status Compute(const sched::StepPlan& plan, const model::StepOutput& output);
   Status Collect(const JointStep& step, std::span<const model::StepOutput> outputs, const model::StepOutput& own);
   Status CollectHidden(int64_t replica, int64_t tokens, std::span<float> all, std::span<float> own);
+  Status CollectForced();
   std::vector<int64_t> LogitsTokens(const sched::StepPlan& plan) const;
   void BeginLog(const sched::StepPlan& plan);
   Json Environment() const;
@@ -118,6 +120,7 @@ class RankWorker {
   cache::Caches caches_;
   std::unique_ptr<record::RunLog> log_;
   std::unique_ptr<model::ForcedRoutes> forced_;
+  model::ForcedCounts forced_counts_;
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   const plan::RankPlace place_;

@@ -29,32 +29,52 @@ float Decode(std::byte code, std::byte scale) {
   return quant::FromE4M3(std::to_integer<uint8_t>(code)) * quant::FromE8M0(std::to_integer<uint8_t>(scale));
 }
 
-// Query head `head` of one token at position `position`, with KV head `kv`.
-void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, const TokenSpan& span) {
-  const float* q = args.q + t * args.q_stride + head * args.q_head_stride;
-  const int64_t key_dim = args.cache.head_dim, dim = args.cache.ValueDim();
-  float* out = args.out + (t * args.q_heads + head) * dim;
-  const int64_t position = span.start + t - span.token_begin;
-  const int64_t oldest = FirstVisible(args, position), first_block = oldest / kBlockKeys;
+// A softmax under way over some of the keys: largest score, sum of the weights, weighted values.
+struct Partial {
   float max = 0, sum = 0;
+  std::vector<float> out;
+  bool empty = true;
+
+  void Merge(float other_max, float other_sum, const std::vector<float>& other) {
+    const float merged = empty ? other_max : std::max(max, other_max);
+    const float keep = empty ? 0.0F : Exp<ScalarOps>(max - merged);
+    const float take = Exp<ScalarOps>(other_max - merged);
+    for (size_t d = 0; d < out.size(); ++d) out[d] = (empty ? 0.0F : out[d] * keep) + other[d] * take;
+    sum = sum * keep + other_sum * take;
+    max = merged;
+    empty = false;
+  }
+};
+
+// One query head of one token, and the KV head that it uses.
+struct Query {
+  const Attention::Args& args;
+  const TokenSpan& span;
+  const float* q;
+  int64_t kv, position, oldest;  // oldest: the first position that it sees
+};
+
+// Merges the blocks [begin, end) in ascending order.
+void VisitBlocks(const Query& query, int64_t begin, int64_t end, Partial* partial) {
+  const Attention::Args& args = query.args;
+  const int64_t key_dim = args.cache.head_dim, dim = args.cache.ValueDim();
   std::vector<float> block_out(static_cast<size_t>(dim)), decoded;
   if (args.cache.key_codes != nullptr) decoded.resize(static_cast<size_t>(kBlockKeys * (key_dim + dim)));
-  for (int64_t block = first_block; block <= position / kBlockKeys; ++block) {
-    const int64_t page = span.pages[block];
+  for (int64_t block = begin; block < end; ++block) {
+    const int64_t page = query.span.pages[block];
     const float *keys = decoded.data(), *values = decoded.data() + kBlockKeys * key_dim;
     if (decoded.empty()) {
-      keys = args.cache.keys + args.cache.Offset(page, kv);
-      values = args.cache.values + args.cache.ValueOffset(page, kv);
+      keys = args.cache.keys + args.cache.Offset(page, query.kv);
+      values = args.cache.values + args.cache.ValueOffset(page, query.kv);
     } else {
-      DecodeKvRef(args.cache, page, kv, decoded.data(), decoded.data() + kBlockKeys * key_dim);
+      DecodeKvRef(args.cache, page, query.kv, decoded.data(), decoded.data() + kBlockKeys * key_dim);
     }
-    const int64_t from = std::max<int64_t>(0, oldest - block * kBlockKeys);
-    const int64_t visible = std::min(kBlockKeys, position + 1 - block * kBlockKeys);
-    const bool first = block == first_block;
+    const int64_t from = std::max<int64_t>(0, query.oldest - block * kBlockKeys);
+    const int64_t visible = std::min(kBlockKeys, query.position + 1 - block * kBlockKeys);
     float p[kBlockKeys] = {};
     for (int64_t j = from; j < visible; ++j) {
       float s = 0;
-      for (int64_t d = 0; d < key_dim; ++d) s = std::fma(q[d], keys[d * kBlockKeys + j], s);
+      for (int64_t d = 0; d < key_dim; ++d) s = std::fma(query.q[d], keys[d * kBlockKeys + j], s);
       p[j] = s * args.scale;
       if (args.softcap > 0) p[j] = SoftCap<ScalarOps>(p[j], args.softcap);
     }
@@ -65,23 +85,36 @@ void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, c
       for (int64_t j = from; j < visible; ++j) o = std::fma(p[j], values[j * dim + d], o);
       block_out[static_cast<size_t>(d)] = o;
     }
-    const float block_sum = HalvingSum(p, kBlockKeys);
-    const float merged = first ? block_max : std::max(max, block_max);
-    const float keep = first ? 0.0F : Exp<ScalarOps>(max - merged);
-    const float take = Exp<ScalarOps>(block_max - merged);
-    for (int64_t d = 0; d < dim; ++d) {
-      out[d] = (first ? 0.0F : out[d] * keep) + block_out[static_cast<size_t>(d)] * take;
+    partial->Merge(block_max, HalvingSum(p, kBlockKeys), block_out);
+  }
+}
+
+// Query head `head` of token `t`, with KV head `kv`, in `splits` runs of blocks.
+void OneHead(const Attention::Args& args, int64_t t, int64_t head, int64_t kv, int64_t splits) {
+  const TokenSpan& span = SpanOf(args.spans, t);
+  const int64_t dim = args.cache.ValueDim(), position = span.start + t - span.token_begin;
+  const Query query{args, span,     args.q + t * args.q_stride + head * args.q_head_stride,
+                    kv,   position, FirstVisible(args, position)};
+  const int64_t first = query.oldest / kBlockKeys, blocks = position / kBlockKeys + 1 - first;
+  Partial all{0, 0, std::vector<float>(static_cast<size_t>(dim))};
+  for (int64_t split = 0; split < splits; ++split) {
+    const int64_t begin = first + blocks * split / splits, end = first + blocks * (split + 1) / splits;
+    if (splits == 1 || begin == end) {
+      VisitBlocks(query, begin, end, &all);
+      continue;
     }
-    sum = sum * keep + block_sum * take;
-    max = merged;
+    Partial part{0, 0, std::vector<float>(static_cast<size_t>(dim))};
+    VisitBlocks(query, begin, end, &part);
+    all.Merge(part.max, part.sum, part.out);
   }
   if (args.sinks != nullptr) {
-    const float merged = std::max(max, args.sinks[head]);
-    const float keep = Exp<ScalarOps>(max - merged);
-    sum = sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
-    for (int64_t d = 0; d < dim; ++d) out[d] *= keep;
+    const float merged = std::max(all.max, args.sinks[head]);
+    const float keep = Exp<ScalarOps>(all.max - merged);
+    all.sum = all.sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
+    for (float& o : all.out) o *= keep;
   }
-  for (int64_t d = 0; d < dim; ++d) out[d] /= sum;
+  float* out = args.out + (t * args.q_heads + head) * dim;
+  for (int64_t d = 0; d < dim; ++d) out[d] = all.out[static_cast<size_t>(d)] / all.sum;
 }
 
 }  // namespace
@@ -107,12 +140,13 @@ void DecodeKvRef(const KvPages& cache, int64_t page, int64_t head, float* keys, 
   }
 }
 
-void AttentionRef(const Attention::Args& args) {
+void AttentionRef(const Attention::Args& args) { SplitAttentionRef(args, 1); }
+
+void SplitAttentionRef(const Attention::Args& args, int64_t splits) {
   for (int64_t item = args.begin; item < args.end; ++item) {
     const int64_t t = item / args.cache.kv_heads, kv = item % args.cache.kv_heads;
-    const TokenSpan& span = SpanOf(args.spans, t);
     const HeadRange heads = HeadsOf(args, kv);
-    for (int64_t h = heads.first; h < heads.last; ++h) OneHead(args, t, h, kv, span);
+    for (int64_t h = heads.first; h < heads.last; ++h) OneHead(args, t, h, kv, splits);
   }
 }
 

@@ -26,6 +26,9 @@ void DeltaNetRef(const DeltaNet::Args& args);
 /// Keys [D, 64] and values [64, Dv] of one page and KV head, from their codes.
 void DecodeKvRef(const KvPages& cache, int64_t page, int64_t head, float* keys, float* values);
 void AttentionRef(const Attention::Args& args);
+/// As AttentionRef, with the visible blocks of every query in `splits` runs that are merged at the end: the same value,
+/// added in another order. A planted fault; no row of the family.
+void SplitAttentionRef(const Attention::Args& args, int64_t splits);
 void KvWriteRef(const KvWrite::Args& args);
 void EmbedRef(const Embed::Args& args);
 void RopeRef(const Rope::Args& args);

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "kernels/reference.h"
 #include "model/layers.h"
 
 namespace trivet::model {
@@ -37,6 +38,11 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
   args.softcap = static_cast<float>(geometry.softcap);
   args.scale =
       geometry.scale > 0 ? static_cast<float>(geometry.scale) : 1.0F / std::sqrt(static_cast<float>(geometry.head_dim));
+  if (runtime.Planted(comm::FaultKind::kSplitKV, place.index)) {
+    constexpr int64_t kFewTokens = 64;
+    args.end = step.tokens * args.cache.kv_heads;
+    return kernels::SplitAttentionRef(args, step.tokens <= kFewTokens ? 2 : 1);
+  }
   runtime.RunParallel(*runtime.kernels.attention, args, step.tokens * args.cache.kv_heads,
                       step.key_visits * args.q_heads * args.cache.head_dim);
 }

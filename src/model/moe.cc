@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cmath>
-#include <limits>
+#include <optional>
 
 #include "model/layers.h"
+#include "model/planted_faults.h"
 
 namespace trivet::model {
 namespace {
@@ -37,7 +37,8 @@ kernels::Route::Record RecordOf(const Runtime& runtime, int64_t tokens) {
 }
 
 // Notes what was chosen.
-void LogChoice(const Runtime& runtime, int64_t layer, const kernels::Route::Args& args) {
+//   among  the fewest experts that a choice was made among
+void LogChoice(const Runtime& runtime, int64_t layer, int64_t among, const kernels::Route::Args& args) {
   if (runtime.log == nullptr) return;
   const kernels::Route::Record& record = args.record;
   const auto pairs = static_cast<size_t>(args.end * args.top_k);
@@ -49,7 +50,7 @@ void LogChoice(const Runtime& runtime, int64_t layer, const kernels::Route::Args
        runtime.OnHost(std::span<const float>(args.weights, pairs), &host[0]).data(),
        runtime.OnHost(std::span<const float>(record.scores, pairs), &host[1]).data(),
        runtime.OnHost(std::span<const float>(record.choice, pairs + static_cast<size_t>(args.end)), &host[2]).data(),
-       args.forced, args.other});
+       args.forced, args.other, among});
 }
 
 // Notes the pairs that this rank multiplies: what the kernels are about to be given.
@@ -61,7 +62,9 @@ void LogExecution(const Runtime& runtime, int64_t layer, const Pairs& pairs) {
   runtime.log->Execute(layer, on_host(pairs.order, 1).first(count), on_host(pairs.slot_at, 2).first(count));
 }
 
-Pairs Route(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> logits) {
+//   slot_of  [E] local slot of each expert, or -1
+Pairs Route(const Runtime& runtime, const MoeWeights& weights, int64_t layer, const int32_t* slot_of,
+            std::span<const float> logits) {
   const int64_t tokens = static_cast<int64_t>(logits.size()) / weights.router.n;
   const plan::MoeGeometry& moe = runtime.geometry.moe;
   device::Workspace& workspace = runtime.workspace;
@@ -86,28 +89,24 @@ Pairs Route(const Runtime& runtime, const MoeWeights& weights, int64_t layer, st
   args.groups_kept = moe.router.groups_kept;
   args.renormalise = moe.router.renormalise;
   args.scaling = static_cast<float>(moe.router.scaling);
-  args.slot_of = runtime.tables.slot_of;
+  args.slot_of = slot_of;
   args.record = RecordOf(runtime, tokens);
   std::vector<int32_t> other(runtime.forced == nullptr ? 0 : static_cast<size_t>(tokens));
   if (runtime.forced != nullptr) {
     args.forced = runtime.forced->Of(layer).data();
     args.other = other.data();
   }
-  runtime.kernels.route->run(args);
+  int64_t among = args.experts_total;
+  if (runtime.Planted(comm::FaultKind::kLocalTopK, layer)) {
+    among = ChooseByShares(runtime, args);
+  } else {
+    runtime.kernels.route->run(args);
+  }
   if (runtime.forced != nullptr) runtime.forced->Count(layer, other);
-  LogChoice(runtime, layer, args);
+  LogChoice(runtime, layer, among, args);
   runtime.kernels.group_pairs->run({slots.data(), pairs.count, weights.experts.slots, pairs.order.data(),
                                     pairs.slot_at.data(), pairs.offsets.data()});
   return pairs;
-}
-
-// Takes the largest of a token's logits one step higher: the planted fault of a router that rounds otherwise.
-void NudgeLogit(const Runtime& runtime, std::span<float> logits) {
-  std::vector<float> host(logits.size());
-  runtime.device.Download(host.data(), logits.data(), static_cast<int64_t>(logits.size_bytes()));
-  float& largest = *std::max_element(host.begin(), host.end());
-  largest = std::nextafter(largest, std::numeric_limits<float>::infinity());
-  runtime.device.Upload(logits.data(), host.data(), static_cast<int64_t>(logits.size_bytes()));
 }
 
 // Products of the pairs with the matrices of their experts: `args` says from where to where.
@@ -125,7 +124,7 @@ void MultiplyPairs(const Runtime& runtime, const Pairs& pairs, const std::vector
     if (run.y != nullptr) run.y += table.row;
     if (run.sums_fixed != nullptr) run.sums_fixed += table.row;
     if (run.sums_fast != nullptr) run.sums_fast += table.row;
-    run.numerics = runtime.numerics;
+    run.numerics = run.sums_fast != nullptr ? kernels::Numerics::kFast : runtime.numerics;
     run.flags = runtime.tables.flags;
     run.gemm = runtime.kernels.gemm;
     const int64_t tiles = (table.n + kernels::kTileRows - 1) / kernels::kTileRows;
@@ -139,8 +138,27 @@ void MultiplyPairs(const Runtime& runtime, const Pairs& pairs, const std::vector
   }
 }
 
-void RoutedExperts(const Runtime& runtime, const ExpertWeights& experts, const Pairs& pairs, std::span<const float> x,
-                   const Sums& sums) {
+// Adds the outputs of the experts in float32, those of the last slot first: the planted fault of a sum in the order in
+// which its parts come.
+void CombineAsTheyCome(const Runtime& runtime, const Pairs& pairs, const std::vector<ExpertMatrices>& tables,
+                       kernels::ExpertGemm::Args args, const Sums& sums) {
+  std::vector<float> total(std::max(sums.fixed.size(), sums.fast.size()));
+  args.sums_fixed = nullptr;
+  args.sums_fast = total.data();
+  std::vector<int32_t> offsets(pairs.offsets.size());
+  for (size_t slot = offsets.size() - 1; slot-- > 0;) {
+    for (size_t i = 0; i < offsets.size(); ++i) offsets[i] = pairs.offsets[i <= slot ? slot : slot + 1];
+    Pairs one = pairs;
+    one.offsets = offsets;
+    MultiplyPairs(runtime, one, tables, args);
+  }
+  uint32_t flags = 0;
+  for (size_t i = 0; i < sums.fixed.size(); ++i) sums.fixed[i] += kernels::ToGrid(total[i], &flags);
+  for (size_t i = 0; i < sums.fast.size(); ++i) sums.fast[i] += total[i];
+}
+
+void RoutedExperts(const Runtime& runtime, const ExpertWeights& experts, const Pairs& pairs, int64_t layer,
+                   std::span<const float> x, const Sums& sums) {
   const int64_t hidden = runtime.geometry.hidden, width = experts.width;
   const std::span<float> gate_up = runtime.workspace.Take<float>(pairs.count * 2 * width);  // [P, 2F]
   const std::span<float> act = runtime.workspace.Take<float>(pairs.count * width);          // [P, F]
@@ -164,7 +182,11 @@ void RoutedExperts(const Runtime& runtime, const ExpertWeights& experts, const P
   out.sums_fast = sums.fast.empty() ? nullptr : sums.fast.data();
   out.y_stride = hidden;
   out.weights = pairs.weights.data();
-  MultiplyPairs(runtime, pairs, experts.down, out);
+  if (runtime.Planted(comm::FaultKind::kCombineOrder, layer)) {
+    CombineAsTheyCome(runtime, pairs, experts.down, out, sums);
+  } else {
+    MultiplyPairs(runtime, pairs, experts.down, out);
+  }
   out.x = runtime.tables.one;
   out.x_stride = 0;
   MultiplyPairs(runtime, pairs, experts.down_bias, out);
@@ -185,8 +207,7 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
     runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
   }
   runtime.LogRows(record::Site::kRouter, layer, logits);
-  const comm::Communicator& world = runtime.pipeline.world;
-  if (world.fault().Hits(comm::FaultKind::kRouterUlp, world.rank()) && world.fault().site == layer) {
+  if (runtime.Planted(comm::FaultKind::kRouterUlp, layer)) {
     NudgeLogit(runtime, logits.first(static_cast<size_t>(moe.experts)));
   }
 
@@ -195,10 +216,11 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
   const bool computes = weights.experts.width > 0 && (partial.experts || !partial.shared || first);
   // A rank that computes none chooses for its record alone: all have to choose alike.
   if (computes || runtime.log != nullptr || runtime.forced != nullptr) {
-    const Pairs pairs = Route(runtime, weights, layer, logits);
+    const std::optional<MovedExperts> moved = MoveMidStep(runtime, layer, weights.experts);
+    const Pairs pairs = Route(runtime, weights, layer, moved ? moved->slot_of.data() : runtime.tables.slot_of, logits);
     if (computes) {
       LogExecution(runtime, layer, pairs);
-      RoutedExperts(runtime, weights.experts, pairs, x, sums);
+      RoutedExperts(runtime, moved ? moved->experts : weights.experts, pairs, layer, x, sums);
     }
   }
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {

@@ -6,6 +6,13 @@
 
 namespace trivet::model {
 
+Status Pipeline::Send(std::span<float> x) const {
+  if (!bf16) return world.Hand(world.rank(), after, x);
+  std::vector<float> rounded(x.size());
+  std::transform(x.begin(), x.end(), rounded.begin(), comm::RoundedToBF16);
+  return world.Hand(world.rank(), after, rounded);
+}
+
 void Runtime::RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const {
   // Whole groups of four tiles: the gemm takes single rows four tiles at a time.
   const auto groups_of = [](const Matrix::Part& part) { return (part.packed.tiles() + 3) / 4; };

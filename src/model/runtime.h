@@ -60,11 +60,12 @@ struct Pipeline {
   comm::Communicator& world;
   int64_t before = 0;  // rank of the world; this one itself in the first stage
   int64_t after = 0;   // and in the last one
+  bool bf16 = false;   // comm::FaultKind::kHandBF16
 
   /// Waits for the rows of the stage before.  Errors: kPeer.
   Status Receive(std::span<float> x) const { return world.Hand(before, world.rank(), x); }
   /// Hands them to the stage behind.  Errors: kPeer.
-  Status Send(std::span<float> x) const { return world.Hand(world.rank(), after, x); }
+  Status Send(std::span<float> x) const;
 };
 
 /// The surroundings of one rank's forward pass. References outlive it.
@@ -136,6 +137,11 @@ struct Runtime {
     host->resize(values.size());
     device.Download(host->data(), values.data(), static_cast<int64_t>(values.size_bytes()));
     return *host;
+  }
+  /// Whether this rank is to make a mistake at a site.
+  bool Planted(comm::FaultKind kind, int64_t site) const {
+    const comm::Fault& fault = pipeline.world.fault();
+    return fault.Hits(kind, pipeline.world.rank()) && fault.site == site;
   }
   /// Shows the other ranks which range flags this one has met.
   void ReportFlags() const;

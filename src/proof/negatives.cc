@@ -63,6 +63,11 @@ void SharedSlot(RecordedRun* run) {
   map["physical"][1] = map["physical"][0];
 }
 
+void SwapSlotDigests(RecordedRun* run) {
+  Json& experts = run->ranks[1].weights["experts"];
+  std::swap(experts[0]["digest"], experts[1]["digest"]);
+}
+
 void OtherGroup(RecordedRun* run) { run->ranks[1].env["group"] = "another"; }
 void WithoutRank(RecordedRun* run) { run->ranks.erase(run->ranks.begin() + 2); }
 
@@ -112,11 +117,7 @@ std::vector<SelftestCase> PlacementCases() {
               Version(run);
               SharedSlot(run);
             }),
-      InOne("S1", "a slot holds another expert", Verdict::kSlotWeightDigestMismatch, Experts(),
-            [](RecordedRun* run) {
-              Json& experts = run->ranks[1].weights["experts"];
-              std::swap(experts[0]["digest"], experts[1]["digest"]);
-            }),
+      InOne("S1", "a slot holds another expert", Verdict::kSlotWeightDigestMismatch, Experts(), SwapSlotDigests),
       InOne("S2", "nobody says what a slot holds", Verdict::kIncompleteArtifact, Experts(),
             [](RecordedRun* run) { run->ranks[1].weights["experts"].erase(2); }),
   };
@@ -251,6 +252,10 @@ std::vector<SelftestCase> RouterCases() {
               slots[1].expert = slots[0].expert;
               seal_decision(run);
             }),
+      InOne("S30", "a rank chose among a part of the experts at a time", Verdict::kForbiddenLocalShardTopk, one,
+            [](RecordedRun* run) { run->ranks[0].env["chosen_among"] = kSyntheticExperts - 1; }),
+      InOne("S31", "a rank does not say among how many experts it chose", Verdict::kIncompleteArtifact, one,
+            [](RecordedRun* run) { run->ranks[0].env.erase("chosen_among"); }),
       InOne("S13", "a decision is not what its digest says", Verdict::kRouteSemanticFingerprintMismatch, one,
             [](RecordedRun* run) { run->ranks[0].routes.slots[0].weight = 0.5F; }),
   };
@@ -382,12 +387,80 @@ std::vector<SelftestCase> CrossCases() {
   };
 }
 
+// Several changes, one after the other.
+Edit AllOf(const std::vector<Edit>& edits) {
+  return [edits](RecordedRun* run) {
+    for (const Edit& edit : edits) edit(run);
+  };
+}
+
+void UnreadSetting(RecordedRun* run) { run->run["knobs"][0]["actual"] = 5; }
+
+void Disagree(RecordedRun* run) {
+  FlipDecisions(run, [](const RankRun& rank, const record::DecisionRecord&) { return rank.rank == 1; });
+}
+
+// Of one rank's executions, each at a place of its own.
+void Misplace(RecordedRun* run) { run->ranks[0].executions[9].local_slot ^= 1; }
+void Skip(RecordedRun* run) { run->ranks[0].executions.erase(run->ranks[0].executions.begin() + 7); }
+void Repeat(RecordedRun* run) {
+  std::vector<record::ExecuteRecord>& done = run->ranks[0].executions;
+  const record::ExecuteRecord again = done[3];
+  done.insert(done.begin() + 3, again);
+}
+
+// Two or three defects, of which the gate that comes first must speak.
+std::vector<SelftestCase> PrecedenceCases() {
+  const SyntheticOptions two = Digests(Sized(2, 1, 1, 1));
+  const auto pair = [](const std::string& name, const std::string& what, Verdict expected,
+                       const SyntheticOptions& options,
+                       const std::vector<Edit>& edits) { return InOne(name, what, expected, options, AllOf(edits)); };
+  return {
+      pair("P1", "a setting that did not apply, and an older map", Verdict::kKnobNotApplied, Experts(),
+           {UnreadSetting, Version}),
+      pair("P2", "two experts in one slot, and a slot with another expert", Verdict::kInvalidPlacementMap, Experts(),
+           {SharedSlot, SwapSlotDigests}),
+      pair("P3", "a slot with another expert, and a rank of another group", Verdict::kSlotWeightDigestMismatch,
+           Experts(), {SwapSlotDigests, OtherGroup}),
+      pair("P4", "a missing rank, and a decision too few", Verdict::kMissingRank, Digests(Sized(3, 1, 1, 1)),
+           {WithoutRank, LoseDecision}),
+      pair("P5", "a decision too few, and ranks that disagree", Verdict::kIncompleteArtifact, two,
+           {LoseDecision, Disagree}),
+      pair("P6", "ranks that disagree, and a choice among a part of the experts",
+           Verdict::kRouteSemanticFingerprintMismatch, two,
+           {Disagree, [](RecordedRun* run) { run->ranks[0].env["chosen_among"] = 1; }}),
+      pair("P7", "multiplied in another slot, never, and twice", Verdict::kExecutionMisplaced, Experts(),
+           {Misplace, Skip, Repeat}),
+      pair("P8", "never multiplied, and another one twice", Verdict::kExecutionMissing, Experts(), {Skip, Repeat}),
+      pair("P9", "multiplied twice, and a sum without a source", Verdict::kExecutionDuplicated, Experts(),
+           {Repeat, [](RecordedRun* run) { run->ranks[0].collectives[0]["source"] = ""; }}),
+      pair("P10", "another algorithm that nobody explains, and a later record with a field missing",
+           Verdict::kMissingProvenance, two,
+           {[](RecordedRun* run) { run->ranks[0].collectives[1]["actual"] = "two-shot"; },
+            [](RecordedRun* run) { run->ranks[0].collectives[5].erase("accumulate"); }}),
+      {"P11", "another router, and decisions that differ", Verdict::kIdentityDrift, "",
+       [two] {
+         return Two(two, two, [](RecordedRun* run) {
+           run->run["router"]["mode"] = "softmax of all";
+           FlipDecisions(run, [](const RankRun&, const record::DecisionRecord&) { return true; });
+         });
+       }},
+      {"P12", "a row of an earlier layer and a decision of a later one differ", Verdict::kBoundaryDigestMismatch, "",
+       [two] {
+         return Two(two, two, [](RecordedRun* run) {
+           for (RankRun& rank : run->ranks) FlipBound(&rank, Site::kMixer, 1, 4);
+           FlipDecisions(run, [](const RankRun&, const record::DecisionRecord& one) { return one.layer == 2; });
+         });
+       }},
+  };
+}
+
 }  // namespace
 
 std::vector<SelftestCase> Negatives() {
   std::vector<SelftestCase> all;
   for (auto* make : {PlacementCases, RankCases, OwnershipCases, ReplicaCases, RouterCases, ExecutionCases,
-                     CollectiveCases, FormCases, CrossCases}) {
+                     CollectiveCases, FormCases, CrossCases, PrecedenceCases}) {
     for (SelftestCase& one : make()) all.push_back(std::move(one));
   }
   return all;

@@ -77,8 +77,27 @@ Gate CheckRouterShape(const RecordedRun& run) {
     return Found(Verdict::kForbiddenLocalShardTopk, "run.json: the choice was made over a part of the experts",
                  {{"gate", gate}});
   }
-  if (Member(gate, "hidden") == Member(run.run, "hidden")) return std::nullopt;
-  return Found(Verdict::kGateShardingMismatch, "run.json: the router saw a part of the hidden width", {{"gate", gate}});
+  if (Member(gate, "hidden") != Member(run.run, "hidden")) {
+    return Found(Verdict::kGateShardingMismatch, "run.json: the router saw a part of the hidden width",
+                 {{"gate", gate}});
+  }
+  return std::nullopt;
+}
+
+// And so did every rank that chose, as it noted by itself.
+Gate CheckChosenAmong(const RecordedRun& run, const RankRun& rank) {
+  if (rank.decisions.empty()) return std::nullopt;
+  const Json &among = Member(rank.env, "chosen_among"), &experts = Member(Member(run.run, "router"), "experts");
+  if (among == experts) return std::nullopt;
+  if (!among.is_number_integer()) {
+    return Found(Verdict::kIncompleteArtifact,
+                 fmt::format("rank {}: does not say among how many experts it chose", rank.rank),
+                 {{"rank", rank.rank}});
+  }
+  return Found(
+      Verdict::kForbiddenLocalShardTopk,
+      fmt::format("rank {}: chose among {} experts at a time, of {}", rank.rank, DumpJson(among), DumpJson(experts)),
+      {{"rank", rank.rank}, {"chosen_among", among}, {"experts", experts}});
 }
 
 Gate CheckRoutes(const RecordedRun& run, const RankRun& rank) {
@@ -227,6 +246,7 @@ Gate CheckRouter(const RecordedRun& run) {
   if (run.moe_layers.empty()) return std::nullopt;
   if (Gate gate = CheckRouterShape(run)) return gate;
   for (const RankRun& rank : run.ranks) {
+    if (Gate gate = CheckChosenAmong(run, rank)) return gate;
     if (run.level >= record::Level::kRows) {
       if (Gate gate = CheckRoutes(run, rank)) return gate;
     }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <random>
+#include <tuple>
 
 #include "proof/rank_files.h"
 #include "proof/synthetic.h"
@@ -51,6 +52,25 @@ void Disguise(RecordedRun* run) {
     padding.token = record::kPadding;
     rank.decisions.insert(rank.decisions.begin(), padding);
     std::reverse(rank.rows.begin(), rank.rows.end());
+  }
+}
+
+// What a sequence that lost its pages leaves: its tokens stand in two steps.
+void ComputeAgain(RecordedRun* run) {
+  for (RankRun& rank : run->ranks) {
+    const auto again = [](auto* records) {
+      auto copies = *records;
+      for (auto& copy : copies) copy.step += 100;
+      records->insert(records->end(), copies.begin(), copies.end());
+    };
+    again(&rank.rows);
+    again(&rank.dispatches);
+    again(&rank.executions);
+    const auto by_step = [](const auto& a, const auto& b) {
+      return std::tie(a.layer, a.token, a.slot, a.step) < std::tie(b.layer, b.token, b.slot, b.step);
+    };
+    std::sort(rank.dispatches.begin(), rank.dispatches.end(), by_step);
+    std::sort(rank.executions.begin(), rank.executions.end(), by_step);
   }
 }
 
@@ -102,6 +122,8 @@ std::vector<SelftestCase> Controls() {
   swapped.cp_first = false;
   zigzag.zigzag = true;
   batches.dp_of = {0, 1};
+  SyntheticOptions exchanged = batches;
+  exchanged.dp_of = {1, 0};
   SyntheticOptions folded = WithExperts({2, 1, 2, 1, 4}, {Dimension::kTp, Dimension::kDp});
   folded.dp_of = {0, 1};
   SyntheticOptions interleaved = groups;
@@ -130,6 +152,7 @@ std::vector<SelftestCase> Controls() {
       Control("C9", "a group of one that adds nothing", {digest}),
       Control("C10", "one map by formula, by pairs and by fragment", {groups, groups, groups}, RemakeMap),
       Control("C11", "one layout, other batches", {one, other_steps}),
+      Control("C12", "another replica computes each request, on the same bits", {batches, exchanged}),
       Control("C14", "three ranks, and a fourth of pipeline and data",
               {one, Sized({3, 1, 1, 1, 1}), Sized({3, 1, 2, 2, 1})}),
       Control("C15", "sequence parallelism before and after context parallelism", {one, sequence, swapped}),
@@ -137,6 +160,10 @@ std::vector<SelftestCase> Controls() {
       Control("C17", "all dimensions at once", {one, all}),
       Control("C18", "a model without experts", {one, Sized({3, 1, 1, 2, 1})},
               [](size_t, RecordedRun* run) { WithoutExperts(run); }),
+      Control("C19", "tokens computed a second time, in a later step", {one, one},
+              [](size_t index, RecordedRun* run) {
+                if (index == 1) ComputeAgain(run);
+              }),
   };
 }
 

@@ -302,7 +302,11 @@ RecordedRun MakeSynthetic(const SyntheticOptions& options) {
   for (int64_t rank = 0; rank < run.tokens.world; ++rank) {
     RankRun one;
     one.folder = one.rank = rank;
-    one.env = {{"schema", "trivet.rank.v1"}, {"group", kGroup}, {"rank", rank}, {"ranks", run.tokens.world}};
+    one.env = {{"schema", "trivet.rank.v1"},
+               {"group", kGroup},
+               {"rank", rank},
+               {"ranks", run.tokens.world},
+               {"chosen_among", kSyntheticExperts}};
     one.weights = WeightsOf(run.tokens, placement, rank);
     one.collectives = CollectivesOf(run.tokens, rank);
     maker.Tokens(&one);

@@ -106,7 +106,13 @@ void RunLog::KeepLogits(std::span<const int64_t> tokens, std::span<const float> 
   }
 }
 
+void RunLog::Place(std::vector<Address> addresses, uint32_t version) {
+  addresses_ = std::move(addresses);
+  version_ = version;
+}
+
 void RunLog::Route(int64_t layer, const Choice& choice) {
+  chosen_among_ = chosen_among_ == 0 ? choice.among : std::min(chosen_among_, choice.among);
   const auto k = static_cast<size_t>(options_.top_k);
   std::vector<RouteSlot> slots(k);
   for (size_t t = 0; t < step_rows_.size(); ++t) {
@@ -131,9 +137,9 @@ void RunLog::Route(int64_t layer, const Choice& choice) {
     }
     if (options_.level < Level::kFull) continue;
     for (size_t i = 0; i < k; ++i) {
-      const Address& to = options_.addresses[slots[i].expert];
-      dispatches_.push_back({row.token, row.step, options_.version, head.layer, slots[i].expert, to.ep_rank,
-                             to.local_slot, static_cast<uint16_t>(i), 0, 0});
+      const Address& to = addresses_[slots[i].expert];
+      dispatches_.push_back({row.token, row.step, version_, head.layer, slots[i].expert, to.ep_rank, to.local_slot,
+                             static_cast<uint16_t>(i), 0, 0});
     }
   }
 }

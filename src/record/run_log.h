@@ -48,7 +48,8 @@ struct Collective {
 inline constexpr uint32_t kForced = 1, kForcedOther = 2;
 
 /// The choice of a layer for all rows of a step: [T, K] each, and [T, K + 1] for `choice`, whose last column is the
-/// best value that was not chosen. `forced` [T, K] and `other` [T] are those of kernels::Route, or null.
+/// best value that was not chosen. `among` is the fewest experts that any choice on the way was made among. `forced`
+/// [T, K] and `other` [T] are those of kernels::Route, or null.
 struct Choice {
   const int32_t* experts = nullptr;
   const float* weights = nullptr;
@@ -56,12 +57,14 @@ struct Choice {
   const float* choice = nullptr;
   const int32_t* forced = nullptr;
   const int32_t* other = nullptr;
+  int64_t among = 0;
 };
 
 /// The log of one rank. One thread uses it.
 class RunLog {
  public:
-  explicit RunLog(LogOptions options) : options_(std::move(options)) {}
+  explicit RunLog(LogOptions options)
+      : options_(std::move(options)), addresses_(options_.addresses), version_(options_.version) {}
 
   const LogOptions& options() const { return options_; }
 
@@ -79,6 +82,9 @@ class RunLog {
   /// Keeps logits themselves, of whatever rank, where the level asks for them.
   ///   tokens  [L], kPadding for those that are not to be noted;  values: [L, V]
   void KeepLogits(std::span<const int64_t> tokens, std::span<const float> values);
+  /// From now on dispatch records are by another placement.
+  ///   addresses  [E];  version: as LogOptions::version
+  void Place(std::vector<Address> addresses, uint32_t version);
   /// Notes the decisions of a layer.
   void Route(int64_t layer, const Choice& choice);
   /// Notes the pairs of a token and a slot that a rank multiplies in a layer.
@@ -91,6 +97,8 @@ class RunLog {
   /// Sorts all records, and drops those that a token computed a second time repeats exactly.
   void Sort();
 
+  /// The fewest experts that a choice was made among; 0: none was made.
+  int64_t chosen_among() const { return chosen_among_; }
   const std::vector<RowRecord>& rows() const { return rows_; }
   const std::vector<DecisionRecord>& decisions() const { return decisions_; }
   const std::vector<RouteHead>& routes() const { return routes_; }
@@ -109,6 +117,9 @@ class RunLog {
   void SortRoutes();
 
   const LogOptions options_;
+  std::vector<Address> addresses_;  // and version: of the placement in use
+  uint32_t version_;
+  int64_t chosen_among_ = 0;
   std::vector<RowRecord> step_rows_;
   std::vector<int64_t> step_logits_;
   std::vector<RowRecord> rows_;

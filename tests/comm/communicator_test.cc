@@ -356,16 +356,6 @@ TEST(Communicator, AFaultIsARanksOfTheWhole) {
   });
 }
 
-TEST(Communicator, WhatIsHandedOnCanBeRounded) {
-  const std::unique_ptr<Group> group = MakeGroup(2);
-  RunThreads(2, [&](int64_t rank) {
-    Communicator comm(group.get(), rank, {FaultKind::kHandBF16, 0, 0, 0});
-    std::vector<float> values = {1.0001F};
-    ASSERT_TRUE(comm.Hand(0, 1, values).ok());
-    EXPECT_EQ(values[0], rank == 0 ? 1.0001F : 1.0F) << "its own values stay";
-  });
-}
-
 TEST(CommunicatorProcesses, AllCollectives) {
   const std::unique_ptr<Group> group = MakeGroup(3);
   const std::vector<int> statuses = WaitProcesses(StartProcesses(3, [&](int64_t rank) {
@@ -454,6 +444,23 @@ TEST(CollectiveFacts, SayHowASumWasMade) {
   std::vector<float> values(3, 1.0F);
   ASSERT_TRUE(comm.AllReduce(std::span<float>(values)).ok());
   EXPECT_EQ(comm.last().kind, "none");
+}
+
+// A group of one adds nothing, whatever mistake it makes with its part.
+TEST(CollectiveFacts, OfOneRankHaveNoSum) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  Group* part = group->MakePart({1}).value();
+  for (const int64_t faulty : {0, 1}) {
+    Communicator comm(part, 0, {FaultKind::kPartialBF16, faulty, 0, 0});
+    comm.BeginStep();
+    std::vector<float> values = {1.0001F};
+    ASSERT_TRUE(comm.AllReduce(std::span<float>(values)).ok());
+    EXPECT_EQ(values[0], faulty == 1 ? 1.0F : 1.0001F);
+    EXPECT_EQ(comm.last().kind, "none");
+    EXPECT_EQ(comm.last().configured, "none");
+    EXPECT_EQ(comm.last().actual, "none");
+    EXPECT_EQ(comm.last().round_at, faulty == 1 ? "bf16, before the sum" : "none");
+  }
 }
 
 }  // namespace

@@ -15,6 +15,11 @@ TEST(ParseFault, TakesEveryKind) {
                                                      {"hand-bf16", FaultKind::kHandBF16},
                                                      {"weight-bit", FaultKind::kWeightBit},
                                                      {"router-ulp", FaultKind::kRouterUlp},
+                                                     {"local-topk", FaultKind::kLocalTopK},
+                                                     {"combine-order", FaultKind::kCombineOrder},
+                                                     {"split-kv", FaultKind::kSplitKV},
+                                                     {"moved-map", FaultKind::kMovedMap},
+                                                     {"other-replica", FaultKind::kOtherReplica},
                                                      {"die", FaultKind::kDie},
                                                      {"hang", FaultKind::kHang}};
   for (const auto& [name, kind] : kinds) {

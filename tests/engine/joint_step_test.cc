@@ -3,20 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/engine/step_plans.h"
+
 namespace trivet::engine {
 namespace {
 
 JointStep Two() {
-  sched::StepPlan plan;
+  sched::StepPlan plan = ThreeTokens();
   plan.step = 4;
-  plan.tokens = {5, 6, 7};
-  sched::Span span;
-  span.count = 3;
-  span.page_count = 1;
-  span.logits_count = 1;
-  plan.spans = {span};
-  plan.pages = {2};
-  plan.logits_rows = 1;
   return {{plan, {}}, true};
 }
 

@@ -7,22 +7,10 @@
 #include <thread>
 
 #include "tests/engine/small_model.h"
+#include "tests/engine/step_plans.h"
 
 namespace trivet::engine {
 namespace {
-
-sched::StepPlan ThreeTokens() {
-  sched::StepPlan plan;
-  plan.tokens = {5, 6, 7};
-  sched::Span span;
-  span.count = 3;
-  span.page_count = 1;
-  span.logits_count = 1;
-  plan.spans = {span};
-  plan.pages = {0};
-  plan.logits_rows = 1;
-  return plan;
-}
 
 RankOptions SmallOptions() {
   RankOptions options;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/routes.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -72,8 +73,15 @@ class Forced : public testing::Test {
   };
 
   Result<Outcome> Run(int64_t ranks, const std::string& routes) {
+    plan::LayoutOptions layout;
+    layout.ranks = ranks;
+    return RunLayout(layout, routes);
+  }
+  Result<Outcome> RunLayout(const plan::LayoutOptions& layout, const std::string& routes,
+                            Launch launch = Launch::kThreads) {
     EngineOptions options;
-    options.layout.ranks = ranks;
+    options.layout = layout;
+    options.launch = launch;
     options.prefill_chunk = 3;
     options.routes = routes;
     options.proof.level = record::Level::kRows;
@@ -170,6 +178,44 @@ TEST_F(Forced, OtherRoutesChangeTheirDecisionsAlone) {
   const Outcome again = Run(1, path).value();
   EXPECT_EQ(again.logits, forced->logits);
   EXPECT_EQ(proof::Verify({again.files, forced->files}, {}).finding.verdict, proof::Verdict::kPass);
+}
+
+// Every stage forces the decisions of its layers, every replica those of its requests, and rank 0 knows of all.
+TEST_F(Forced, StagesAndReplicasForceTheSame) {
+  const Outcome free = Run(1, "").value();
+  const std::string own = Export(free);
+  // Every decision of the first request goes where it mostly would not.
+  std::vector<int32_t> experts;
+  for (int32_t i = 0; i < 9 * 4; ++i) experts.insert(experts.end(), {i % 8, (i + 3) % 8});
+  const std::string path = Write({tokens_[0].begin(), tokens_[0].end()}, experts, "0,1,2,3");
+  const Outcome one = Run(1, path).value();
+  ASSERT_EQ(one.forced->decisions, 9 * 4);
+  ASSERT_GT(one.forced->other, 9 * 2);
+  const struct {
+    int64_t ranks, stages, replicas;
+    Launch launch;
+  } layouts[] = {{1, 2, 1, Launch::kThreads},   {1, 1, 2, Launch::kThreads}, {3, 2, 1, Launch::kProcesses},
+                 {2, 1, 2, Launch::kProcesses}, {2, 2, 2, Launch::kThreads}, {1, 4, 3, Launch::kProcesses}};
+  for (const auto& layout : layouts) {
+    plan::LayoutOptions options;
+    options.ranks = layout.ranks;
+    options.stages = layout.stages;
+    options.replicas = layout.replicas;
+    const std::string what = fmt::format("tp {} pp {} dp {}", layout.ranks, layout.stages, layout.replicas);
+    const Result<Outcome> same = RunLayout(options, own, layout.launch);
+    ASSERT_TRUE(same.ok()) << what << ": " << same.error().message;
+    EXPECT_EQ(same->logits, free.logits) << what;
+    EXPECT_EQ(same->forced->decisions, 14 * 4) << what;
+    EXPECT_EQ(same->forced->other, 0) << what;
+    const Result<Outcome> other = RunLayout(options, path, layout.launch);
+    ASSERT_TRUE(other.ok()) << what << ": " << other.error().message;
+    EXPECT_EQ(other->logits, one.logits) << what;
+    EXPECT_EQ(other->forced->decisions, one.forced->decisions) << what;
+    EXPECT_EQ(other->forced->other, one.forced->other) << what;
+    const proof::Report report = proof::Verify({one.files, other->files}, {});
+    EXPECT_EQ(report.finding.verdict, proof::Verdict::kPass) << what << ": " << report.finding.message;
+    EXPECT_EQ(report.json["runs"][1]["routes"]["other"], one.forced->other) << what;
+  }
 }
 
 TEST_F(Forced, ADecisionThatNobodyOwnsUpToIsRefused) {

@@ -16,6 +16,7 @@ TEST(Negatives, EachIsFoundAsWhatItIs) {
     EXPECT_NE(one.expected, Verdict::kPass) << one.name;
   }
   for (int i = 1; i <= 34; ++i) EXPECT_TRUE(names.contains("N" + std::to_string(i))) << i;
+  for (int i = 1; i <= 12; ++i) EXPECT_TRUE(names.contains("P" + std::to_string(i))) << i;
 }
 
 }  // namespace

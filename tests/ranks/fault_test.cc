@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Planted faults: each mistake that a layout can hide is found by verifying the recorded run, and the finding names the
 // place.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+
+#include "proof/rank_files.h"
 #include "proof/verify.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
@@ -26,6 +30,8 @@ struct Setting {
   int64_t tokens = 20;
   std::string experts = {};  // cut
   int64_t stages = 1, replicas = 1, requests = 1;
+  int64_t ep = 0, prefill_chunk = 0;  // 0: as the engine chooses
+  std::string model = {};             // of the golden cases; empty: the demo
 };
 
 class PlantedFault : public testing::Test {
@@ -37,6 +43,8 @@ class PlantedFault : public testing::Test {
     options.layout.stages = setting.stages;
     options.layout.replicas = setting.replicas;
     if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
+    options.layout.ep = setting.ep;
+    if (setting.prefill_chunk > 0) options.prefill_chunk = setting.prefill_chunk;
     options.launch = setting.launch;
     options.numerics = setting.numerics;
     options.proof.level = level;
@@ -47,11 +55,14 @@ class PlantedFault : public testing::Test {
       CHECK_MSG(parsed.ok(), parsed.error().message);
       options.fault = *parsed;
     }
-    auto engine = engine::Engine::Start(model_, options, {});
+    std::optional<engine::OpenedModel> other;
+    if (!setting.model.empty()) other.emplace(support::Open(CaseDir(setting.model)));
+    const engine::OpenedModel& model = other ? *other : model_;
+    auto engine = engine::Engine::Start(model, options, {});
     CHECK_MSG(engine.ok(), engine.error().message);
     std::vector<std::vector<TokenId>> set;
     for (int64_t i = 0; i < setting.requests; ++i) {
-      set.push_back(support::RandomTokens(setting.tokens + i, model_.geometry.vocab, static_cast<uint64_t>(5 + i)));
+      set.push_back(support::RandomTokens(setting.tokens + i, model.geometry.vocab, static_cast<uint64_t>(5 + i)));
     }
     const auto scored = engine::Score(engine->get(), {set, true, false});
     CHECK_MSG(scored.ok(), scored.error().message);
@@ -133,6 +144,19 @@ TEST_F(PlantedFault, RowsHandedOnInBF16AreNamedByTheirAxis) {
   }
 }
 
+// A stage hands on what it rounded, all of its ranks: the next one agrees on it.
+TEST_F(PlantedFault, RowsHandedOnByAStageOfTwoAreNoDisagreement) {
+  for (const int64_t rank : {0, 1}) {
+    Setting setting{fmt::format("hand-bf16:rank={}", rank), Numerics::kExact, 2};
+    setting.stages = 2;
+    const proof::Finding finding = proof::Verify({Record({"", Numerics::kExact, 2}), Record(setting)}, {}).finding;
+    EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+    EXPECT_THAT(finding.message, StartsWith("layer 4 resid1"));
+    EXPECT_EQ(finding.where["dimensions"], Json::array({"pp"}));
+    EXPECT_EQ(finding.where["ranks"]["b"], Json::array({2, 3}));
+  }
+}
+
 TEST_F(PlantedFault, OfOneReplicaIsNamedByItsAxis) {
   const Setting one{"", Numerics::kExact, 2, Launch::kThreads, 20, {}, 1, 1, /*requests=*/2};
   Setting two = one;
@@ -205,6 +229,90 @@ TEST_F(PlantedFault, ARouterThatRoundsOtherwiseIsADisagreementOfRanks) {
   // How near it was to another choice.
   EXPECT_EQ(finding.where["margins"].size(), 2U);
   EXPECT_EQ(finding.where["slot"], 0);
+}
+
+// Choosing among shares of the experts and then among those gives the same experts, so the record alone shows it.
+TEST_F(PlantedFault, AChoiceAmongSharesIsFoundInItsRecord) {
+  for (const Launch launch : {Launch::kThreads, Launch::kProcesses}) {
+    const proof::NamedFiles clean = Record({""}),
+                            faulty = Record({"local-topk:rank=1:site=3", Numerics::kExact, 3, launch});
+    for (const char* file : {"decisions.bin", "bounds.bin"}) {
+      EXPECT_EQ(clean.files.at(proof::RankPath(1, file)), faulty.files.at(proof::RankPath(1, file))) << file;
+    }
+    const proof::Finding finding = proof::Verify({faulty}, {}).finding;
+    EXPECT_EQ(finding.verdict, Verdict::kForbiddenLocalShardTopk) << finding.message;
+    EXPECT_EQ(finding.where["rank"], 1);
+    EXPECT_EQ(finding.where["chosen_among"], 3) << "the smallest share of ten experts";
+  }
+}
+
+// Integers do not know in which order they were added, so the mistake is made in float32 there.
+TEST_F(PlantedFault, ACombineInAnotherOrderIsNamedByItsAxis) {
+  Setting groups{"combine-order:rank=1:site=2", Numerics::kExact, 2};
+  groups.ep = 2;
+  const proof::Finding finding = proof::Verify({Record({"", Numerics::kExact, 2}), Record(groups)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch) << finding.message;
+  EXPECT_THAT(finding.message, StartsWith("layer 2 resid2"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"ep"}));
+  // Two addends have one order; a model with three experts a token shows that theirs counts in fast mode.
+  Setting three{"combine-order:rank=0:site=2", Numerics::kFast, 1};
+  three.model = "qwen3_moe";
+  const proof::Finding fast = Caught(three);
+  EXPECT_EQ(fast.verdict, Verdict::kBoundaryDigestMismatch) << fast.message;
+  EXPECT_THAT(fast.message, StartsWith("layer 2 resid2"));
+}
+
+// 200 tokens are four blocks of keys, and 56 of them come in a step of their own.
+TEST_F(PlantedFault, KeysSplitByTheSizeOfAStepDifferBetweenSchedules) {
+  Setting whole{"split-kv:rank=1:site=0", Numerics::kExact, 3, Launch::kThreads, 200}, chunks = whole;
+  whole.prefill_chunk = 256;
+  chunks.prefill_chunk = 48;
+  const proof::NamedFiles in_one = Record(whole);
+  const proof::Finding finding = proof::Verify({in_one, Record(chunks)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch) << finding.message;
+  EXPECT_THAT(finding.message, StartsWith("layer 3 resid1, request 0"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array()) << "one layout";
+  EXPECT_GE(finding.where["position"], 128) << "of two blocks, both halves are merged as without a split";
+  chunks.fault.clear();
+  EXPECT_EQ(proof::Verify({in_one, Record(chunks)}, {}).finding.verdict, Verdict::kPass) << "schedules move nothing";
+}
+
+TEST_F(PlantedFault, AMapThatChangesInAStepIsFoundInItsRows) {
+  const proof::NamedFiles faulty =
+      Record({"moved-map:rank=1:site=4", Numerics::kExact, 3, Launch::kThreads, 20, "whole"}, record::Level::kFull);
+  const proof::Finding finding = proof::Verify({faulty}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kPlacementMapVersionMismatch) << finding.message;
+  EXPECT_EQ(finding.where["rank"], 1);
+  EXPECT_EQ(finding.where["layer"], 4);
+  // The experts moved with the map, so every number is right.
+  const proof::NamedFiles clean =
+      Record({"", Numerics::kExact, 3, Launch::kThreads, 20, "whole"}, record::Level::kFull);
+  EXPECT_EQ(faulty.files.at(proof::RankPath(1, "bounds.bin")), clean.files.at(proof::RankPath(1, "bounds.bin")));
+  EXPECT_NE(faulty.files.at(proof::RankPath(1, "execute.bin")), clean.files.at(proof::RankPath(1, "execute.bin")));
+}
+
+// What is declared of who computes what, and what is done: the decisions of a request are where they do not belong.
+TEST_F(PlantedFault, ARequestOfAnotherReplicaIsHeldByTheWrongRanks) {
+  Setting setting{"other-replica", Numerics::kExact, 2};
+  setting.replicas = 2;
+  setting.requests = 2;
+  const proof::Finding finding = proof::Verify({Record(setting)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kAmbiguousGlobalTokenMapping) << finding.message;
+  EXPECT_EQ(finding.where["rank"], 2) << "the first of the replica that computes what the other one owes";
+  EXPECT_EQ(finding.where["request"], 0);
+}
+
+TEST_F(PlantedFault, AStageOfOneRankRecordsNoSum) {
+  Setting setting{"partial-bf16:rank=0:site=6", Numerics::kExact, 1};
+  proof::RecordedRun run;
+  ASSERT_FALSE(proof::CheckRun(Record(setting).files, &run));
+  int64_t rounded = 0;
+  for (const Json& record : run.ranks[0].collectives) {
+    EXPECT_EQ(record["kind"], "none");
+    EXPECT_EQ(record["actual"], "none");
+    rounded += record["round_at"] != "none";
+  }
+  EXPECT_EQ(rounded, 1) << "and the mistake is still made";
 }
 
 TEST_F(PlantedFault, AnotherAlgorithmIsASilentFallback) {

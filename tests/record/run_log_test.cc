@@ -24,7 +24,9 @@ struct Chosen {
   std::vector<float> weights = {0.75F, 0.25F, 0.5F, 0.5F, 0.875F, 0.125F};
   std::vector<float> scores = {3, 2, 1, 1, 5, 4};
   std::vector<float> choice = {3, 2, 1, 1, 1, 0, 5, 4, 3};
-  Choice view() const { return {experts.data(), weights.data(), scores.data(), choice.data()}; }
+  Choice view(int64_t among = 4) const {
+    return {experts.data(), weights.data(), scores.data(), choice.data(), nullptr, nullptr, among};
+  }
 };
 
 TEST(RunLog, RowsAreNotedByTokenAndPaddingIsNot) {
@@ -63,6 +65,28 @@ TEST(RunLog, LevelsNoteMore) {
     EXPECT_EQ(log.executions()[1].token, GlobalToken(0, 5));
     EXPECT_EQ(log.executions()[1].slot, 1);
   }
+}
+
+TEST(RunLog, TheNarrowestChoiceIsKept) {
+  RunLog log(Options(Level::kDigest));
+  EXPECT_EQ(log.chosen_among(), 0);
+  Begin(&log);
+  for (const int64_t among : {4, 3, 4}) log.Route(1, Chosen().view(among));
+  EXPECT_EQ(log.chosen_among(), 3);
+}
+
+TEST(RunLog, DispatchesAreByThePlacementInUse) {
+  RunLog log(Options(Level::kFull));
+  Begin(&log);
+  log.Route(1, Chosen().view());
+  log.Place({{1, 1}, {1, 0}, {0, 1}, {0, 0}}, 4);
+  log.Route(2, Chosen().view());
+  ASSERT_EQ(log.dispatches().size(), 8U);
+  EXPECT_EQ(log.dispatches()[0].version, 3U);
+  EXPECT_EQ(log.dispatches()[4].version, 4U);
+  EXPECT_EQ(log.dispatches()[4].expert, 3);
+  EXPECT_EQ(log.dispatches()[4].ep_rank, 0);
+  EXPECT_EQ(log.dispatches()[4].local_slot, 0);
 }
 
 TEST(RunLog, ADigestCoversEverythingOfADecision) {
