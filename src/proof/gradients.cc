@@ -2,12 +2,16 @@
 #include "proof/gradients.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <set>
+#include <string_view>
 
 #include "base/hash.h"
+#include "base/str.h"
 
 namespace trivet::proof {
 namespace {
@@ -19,6 +23,15 @@ constexpr std::array kFields = {"bucket",    "parameters", "ranks",           "k
                                 "order",     "payload",    "accumulate",      "round_at", "op",
                                 "divide_at", "configured", "fallback_reason", "source",   "notes"};
 constexpr size_t kMovesBits = 11;
+
+// A field that has few values, and these.
+struct FieldWords {
+  const char* field;
+  std::array<std::string_view, 3> words;  // empty: none
+};
+constexpr FieldWords kWords[] = {{"kind", {"all-reduce", "reduce-scatter", "none"}},
+                                 {"op", {"sum", "mean"}},
+                                 {"divide_at", {"before", "after", "none"}}};
 
 Finding InBucket(size_t bucket, Verdict verdict, const std::string& text) {
   return Found(verdict, fmt::format("bucket {}: {}", bucket, text), {{"bucket", bucket}});
@@ -39,6 +52,31 @@ Gate CheckStructure(const Json& file) {
   const Json& buckets = Member(file, "buckets");
   if (!IsListOf(buckets, [](const Json& bucket) { return bucket.is_object(); })) {
     return Found(Verdict::kSchemaMismatch, "\"buckets\": expected a list of records, found another or none");
+  }
+  for (const auto& [key, value] : file.items()) {
+    if (key == "schema" || key == "buckets") continue;
+    return Found(Verdict::kSchemaMismatch,
+                 fmt::format("expected \"schema\" and \"buckets\", found \"{}\" beside them", Quote(key)));
+  }
+  for (size_t i = 0; i < buckets.size(); ++i) {
+    for (const auto& [key, value] : buckets[i].items()) {
+      if (std::find(kFields.begin(), kFields.end(), key) != kFields.end()) continue;
+      return InBucket(i, Verdict::kSchemaMismatch, fmt::format("\"{}\" is no field of a record", Quote(key)));
+    }
+  }
+  return std::nullopt;
+}
+
+Gate CheckWords(size_t index, const Json& bucket) {
+  for (const FieldWords& one : kWords) {
+    const auto found = bucket[one.field].get<std::string>();
+    if (std::find(one.words.begin(), one.words.end(), found) != one.words.end()) continue;
+    std::vector<std::string_view> words;
+    std::copy_if(one.words.begin(), one.words.end(), std::back_inserter(words),
+                 [](auto word) { return !word.empty(); });
+    return InBucket(
+        index, Verdict::kSchemaMismatch,
+        fmt::format("\"{}\": expected one of {}, found \"{}\"", one.field, fmt::join(words, ", "), Quote(found)));
   }
   return std::nullopt;
 }
@@ -85,6 +123,7 @@ Gate CheckValues(size_t index, const Json& bucket, std::set<std::string>* parame
     return InBucket(index, Verdict::kSchemaMismatch,
                     fmt::format("\"{}\": expected a text, found {}", field, DumpJson(bucket[field]).substr(0, 60)));
   }
+  if (Gate gate = CheckWords(index, bucket)) return gate;
   const Json &reason = bucket["fallback_reason"], &notes = bucket["notes"];
   if ((!reason.is_null() && !reason.is_string()) || !notes.is_string()) {
     return InBucket(

@@ -68,6 +68,12 @@ TEST(Gradients, DefectsHaveTheirVerdicts) {
                {"parameters", Json::array(), Verdict::kSchemaMismatch},
                {"ranks", {-1}, Verdict::kSchemaMismatch},
                {"payload", 16, Verdict::kSchemaMismatch},
+               {"kind", "all_reduce", Verdict::kSchemaMismatch},
+               {"kind", "", Verdict::kSchemaMismatch},
+               {"op", "average", Verdict::kSchemaMismatch},
+               {"op", "", Verdict::kSchemaMismatch},
+               {"divide_at", "later", Verdict::kSchemaMismatch},
+               {"algorithm", "ring", Verdict::kSchemaMismatch},  // no field
                {"actual", "tree", Verdict::kSilentFallback}};
   for (const auto& one : cases) {
     Json file = File();
@@ -76,6 +82,10 @@ TEST(Gradients, DefectsHaveTheirVerdicts) {
   }
   EXPECT_EQ(Of({{"schema", "other"}}), Verdict::kSchemaMismatch);
   EXPECT_EQ(Of(Json::array()), Verdict::kSchemaMismatch);
+  Json more = File();
+  more["comment"] = "";
+  EXPECT_EQ(Of(more), Verdict::kSchemaMismatch);
+  EXPECT_THAT(CheckGradients(more)->message, HasSubstr("\"comment\""));
   Json empty = File();
   empty["buckets"] = Json::array();
   EXPECT_EQ(Of(empty), Verdict::kSchemaMismatch);
@@ -108,7 +118,8 @@ TEST(Gradients, HowItWasObservedMovesNoBit) {
   other["buckets"][0]["notes"] = "second reading";
   EXPECT_EQ(GradientFingerprint(other), GradientFingerprint(File()));
   EXPECT_TRUE(DescribeGradients(File(), other).empty());
-  for (const char* field : {"parameters", "actual", "order", "payload", "accumulate", "round_at", "op", "divide_at"}) {
+  for (const char* field :
+       {"parameters", "kind", "actual", "order", "payload", "accumulate", "round_at", "op", "divide_at"}) {
     Json moved = File();
     moved["buckets"][1][field] = "x";
     EXPECT_NE(GradientFingerprint(moved), GradientFingerprint(File())) << field;
@@ -140,6 +151,22 @@ TEST(Gradients, TheSchemaNamesTheFields) {
   EXPECT_EQ(bucket["required"].get<std::vector<std::string>>(), GradientFields());
   for (const std::string& field : GradientFields()) EXPECT_TRUE(bucket["properties"].contains(field)) << field;
   EXPECT_EQ((*schema)["properties"]["schema"]["const"], File()["schema"]);
+  EXPECT_EQ((*schema)["additionalProperties"], false);
+  EXPECT_EQ(bucket["additionalProperties"], false);
+  EXPECT_EQ(bucket["properties"].size(), GradientFields().size());
+  // Each word that it lists is taken, and nothing else where it lists words.
+  for (const auto& [field, rule] : bucket["properties"].items()) {
+    if (!rule.contains("enum")) continue;
+    for (const Json& word : rule["enum"]) {
+      Json file = File();
+      file["buckets"][1].update({{field, word}, {"ranks", {0U}}});
+      EXPECT_EQ(Of(file), Verdict::kPass) << field << " " << word;
+    }
+    Json file = File();
+    file["buckets"][1][field] = "x";
+    EXPECT_EQ(Of(file), Verdict::kSchemaMismatch) << field;
+  }
+  for (const char* field : {"kind", "op", "divide_at"}) EXPECT_TRUE(bucket["properties"][field].contains("enum"));
 }
 
 }  // namespace
