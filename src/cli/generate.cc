@@ -183,7 +183,7 @@ Status Execute(const GenerateFlags& flags) {
   TRY(flags.proof.Fill("generate", &options));
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(Loaded loaded, Load(flags.engine, options));
-  TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir));
+  TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir, loaded.model->checkpoint));
   Session session{flags, std::move(loaded), std::move(prompts), {}};
   TRY_ASSIGN(session.base, BaseRequest(flags, session.loaded.model->files.generation_config));
   engine::Constraints constraints(&session.prompts.tokenizer(), session.loaded.model->files.stop_tokens);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 #include "base/str.h"
 #include "quant/convert.h"
@@ -23,7 +24,7 @@ struct Count {
 };
 
 // The dtype to read a tensor's bytes as; nothing when all its bit patterns are finite.
-std::optional<DType> ReadAs(const checkpoint::TensorInfo& info, const std::set<std::string>& byte_scales) {
+std::optional<DType> ReadAs(const checkpoint::TensorInfo& info, const ScaleTensors& scales) {
   switch (info.dtype) {
     case DType::kF4:
     case DType::kF6E2M3:
@@ -32,14 +33,21 @@ std::optional<DType> ReadAs(const checkpoint::TensorInfo& info, const std::set<s
     case DType::kC64:
       return DType::kF32;  // two of them
     case DType::kU8:
-      return byte_scales.contains(info.name) ? std::optional(DType::kF8E8M0) : std::nullopt;
+      return scales.bytes.contains(info.name) ? std::optional(DType::kF8E8M0) : std::nullopt;
     default:
       return info.dtype;
   }
 }
 
-Result<Count> Scan(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorInfo& info, DType dtype,
-                   const std::function<void(int64_t)>& read) {
+// How a tensor is read: as which dtype, and where its values are kept, or null.
+struct ScanOptions {
+  DType dtype;
+  std::vector<float>* kept = nullptr;
+};
+
+Result<Count> Scan(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorInfo& info,
+                   const ScanOptions& options, const std::function<void(int64_t)>& read) {
+  const DType dtype = options.dtype;
   const tensor::DTypeUnit unit = tensor::UnitOf(dtype);
   std::vector<std::byte> codes;
   std::vector<float> values;
@@ -54,6 +62,7 @@ Result<Count> Scan(const checkpoint::Checkpoint& checkpoint, const checkpoint::T
       ++(std::isnan(values[i]) ? count.nan : count.infinite);
       if (count.first < 0) count.first = at / unit.bytes * unit.elements + static_cast<int64_t>(i);
     }
+    if (options.kept != nullptr) options.kept->insert(options.kept->end(), values.begin(), values.end());
     read(static_cast<int64_t>(codes.size()));
   }
   return count;
@@ -73,29 +82,78 @@ std::string Sentence(const checkpoint::TensorInfo& info, DType dtype, const Coun
       dtype == DType::kMxfp4 ? ", of E8M0 scales of 0xFF" : "");
 }
 
+// Scales of one kind: how many, and the first.
+struct Kind {
+  int64_t count = 0, first = -1;
+  void Add(size_t element) {
+    if (count++ == 0) first = static_cast<int64_t>(element);
+  }
+};
+
+// What no scales of FP8 blocks should be, besides not finite.
+void CheckFp8Scales(const std::string& name, const std::vector<float>& scales, ScanFindings* found) {
+  std::vector<float> sorted;
+  std::copy_if(scales.begin(), scales.end(), std::back_inserter(sorted),
+               [](float scale) { return std::isfinite(scale) && scale > 0; });
+  float median = 0;
+  if (!sorted.empty()) {
+    const auto middle = sorted.begin() + static_cast<std::ptrdiff_t>(sorted.size() / 2);
+    std::nth_element(sorted.begin(), middle, sorted.end());
+    median = *middle;
+  }
+  Kind negative, zero, outlying;
+  for (size_t i = 0; i < scales.size(); ++i) {
+    if (!std::isfinite(scales[i])) continue;
+    if (scales[i] < 0) negative.Add(i);
+    if (scales[i] == 0) zero.Add(i);
+    if (scales[i] / kOutlyingScale > median) outlying.Add(i);
+  }
+  if (negative.count > 0) {
+    found->defects.push_back(
+        fmt::format("{}: expected scales above 0, found {} below, the first at element {}; fetch "
+                    "or convert the model again",
+                    Quote(name), negative.count, negative.first));
+  }
+  if (zero.count > 0) {
+    found->notices.push_back(
+        fmt::format("{}: {} scales are 0, the first at element {}: their blocks are zero, whatever "
+                    "their codes are",
+                    Quote(name), zero.count, zero.first));
+  }
+  if (outlying.count > 0) {
+    found->notices.push_back(
+        fmt::format("{}: {} scales are more than {} times their median {}, the first at element "
+                    "{} with {}",
+                    Quote(name), outlying.count, kOutlyingScale, median, outlying.first,
+                    scales[static_cast<size_t>(outlying.first)]));
+  }
+}
+
 }  // namespace
 
-Result<std::vector<std::string>> NonFiniteTensors(const checkpoint::Checkpoint& checkpoint,
-                                                  const std::set<std::string>& byte_scales,
-                                                  const std::function<void(int64_t done, int64_t total)>& progress) {
+Result<ScanFindings> ScanTensors(const checkpoint::Checkpoint& checkpoint, const ScaleTensors& scales,
+                                 const std::function<void(int64_t done, int64_t total)>& progress) {
   std::vector<const checkpoint::TensorInfo*> in_order;
   for (const checkpoint::TensorInfo& info : checkpoint.tensors()) in_order.push_back(&info);
   std::sort(in_order.begin(), in_order.end(),
             [](const auto* a, const auto* b) { return std::pair(a->file, a->offset) < std::pair(b->file, b->offset); });
-  std::vector<std::string> found;
+  ScanFindings found;
   int64_t done = 0;
   const auto read = [&](int64_t bytes) {
     done += bytes;
     if (progress) progress(done, checkpoint.total_bytes());
   };
   for (const checkpoint::TensorInfo* info : in_order) {
-    const std::optional<DType> dtype = ReadAs(*info, byte_scales);
+    const std::optional<DType> dtype = ReadAs(*info, scales);
     if (!dtype.has_value()) {
       read(info->bytes);
       continue;
     }
-    TRY_ASSIGN(const Count count, Scan(checkpoint, *info, *dtype, read));
-    if (count.first >= 0) found.push_back(Sentence(*info, *dtype, count));
+    std::vector<float> kept;
+    const bool fp8 = scales.fp8.contains(info->name);
+    TRY_ASSIGN(const Count count, Scan(checkpoint, *info, {*dtype, fp8 ? &kept : nullptr}, read));
+    if (count.first >= 0) found.defects.push_back(Sentence(*info, *dtype, count));
+    if (fp8) CheckFp8Scales(info->name, kept, &found);
   }
   return found;
 }

@@ -93,7 +93,8 @@ class Inspector {
     if (weight.scale == nullptr) return;
     facts["role"] = "scales";
     uses_[weight.scale->name] = std::move(facts);
-    if (weight.storage == checkpoint::Storage::kMxfp4) byte_scales_.insert(weight.scale->name);
+    if (weight.storage == checkpoint::Storage::kMxfp4) scales_.bytes.insert(weight.scale->name);
+    if (weight.storage == checkpoint::Storage::kFp8) scales_.fp8.insert(weight.scale->name);
   }
 
   void ListTensors() {
@@ -121,15 +122,15 @@ class Inspector {
   }
 
   void ScanWeights() {
-    std::optional<std::vector<std::string>> defects =
-        Keep(NonFiniteTensors(*checkpoint_, byte_scales_, options_.progress));
-    if (!defects) return;
-    for (std::string& defect : *defects) found_.defects.push_back(std::move(defect));
+    std::optional<ScanFindings> scan = Keep(ScanTensors(*checkpoint_, scales_, options_.progress));
+    if (!scan) return;
+    for (std::string& defect : scan->defects) found_.defects.push_back(std::move(defect));
+    for (std::string& notice : scan->notices) found_.notices.push_back(std::move(notice));
     found_.facts["weights_read"] = checkpoint_->total_bytes();
   }
 
   void ReadText(const std::string& path) {
-    const std::optional<Prompts> prompts = Keep(Prompts::Open(path));
+    const std::optional<Prompts> prompts = Keep(checkpoint_ ? Prompts::Open(path, *checkpoint_) : Prompts::Open(path));
     if (!prompts) return;
     found_.facts["tokenizer"] = {{"vocab_size", prompts->tokenizer().vocab_size()},
                                  {"chat_template", prompts->has_template()}};
@@ -147,8 +148,8 @@ class Inspector {
   std::optional<checkpoint::ModelFiles> files_;
   std::optional<checkpoint::Checkpoint> checkpoint_;
   std::optional<plan::Geometry> geometry_;
-  std::map<std::string, Json> uses_;   // by the names of tensors in the checkpoint
-  std::set<std::string> byte_scales_;  // E8M0 scales that may be stored as bytes
+  std::map<std::string, Json> uses_;  // by the names of tensors in the checkpoint
+  ScaleTensors scales_;
 };
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <span>
 
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/gguf.h"
 #include "text/gguf_tokenizer.h"
 
@@ -19,7 +20,13 @@ bool BeginsWith(std::span<const TokenId> ids, std::span<const TokenId> begin) {
 }  // namespace
 
 Result<Prompts> Prompts::Open(const std::string& path) {
-  return checkpoint::IsGguf(path) ? OpenGguf(path) : OpenDir(path);
+  if (!checkpoint::IsGguf(path)) return OpenDir(path);
+  TRY_ASSIGN(const checkpoint::GgufFile file, checkpoint::OpenGguf(path));
+  return FromGguf(file.header.metadata, path);
+}
+
+Result<Prompts> Prompts::Open(const std::string& path, const checkpoint::Checkpoint& model) {
+  return checkpoint::IsGguf(path) ? FromGguf(model.metadata(), path) : OpenDir(path);
 }
 
 Result<Prompts> Prompts::OpenDir(const std::string& dir) {
@@ -30,9 +37,7 @@ Result<Prompts> Prompts::OpenDir(const std::string& dir) {
   return prompts;
 }
 
-Result<Prompts> Prompts::OpenGguf(const std::string& path) {
-  TRY_ASSIGN(const checkpoint::GgufFile file, checkpoint::OpenGguf(path));
-  const Json& metadata = file.header.metadata;
+Result<Prompts> Prompts::FromGguf(const Json& metadata, const std::string& path) {
   TRY_ASSIGN(const Json tokenizer_json, text::GgufTokenizerJson(metadata, path));
   TRY_ASSIGN(text::Tokenizer tokenizer, text::Tokenizer::FromJson(tokenizer_json, Json(), path));
   Prompts prompts(std::move(tokenizer));

@@ -11,6 +11,10 @@
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 
+namespace trivet::checkpoint {
+class Checkpoint;
+}
+
 namespace trivet::engine {
 
 /// Tokenizer and chat template of one model.
@@ -19,6 +23,8 @@ class Prompts {
   /// Reads those of a directory, or of a GGUF file's metadata.
   /// Errors:  those of the files, of the tokenizer and of the template's syntax.
   static Result<Prompts> Open(const std::string& path);
+  /// The same beside the model that was opened from `path`: a GGUF file's header is not read again.
+  static Result<Prompts> Open(const std::string& path, const checkpoint::Checkpoint& model);
 
   const text::Tokenizer& tokenizer() const { return tokenizer_; }
   /// Texts of the special tokens by name (bos_token, ...), as the template gets them.
@@ -39,7 +45,7 @@ class Prompts {
 
  private:
   explicit Prompts(text::Tokenizer tokenizer) : tokenizer_(std::move(tokenizer)) {}
-  static Result<Prompts> OpenGguf(const std::string& path);
+  static Result<Prompts> FromGguf(const Json& metadata, const std::string& path);
   static Result<Prompts> OpenDir(const std::string& dir);
   template <class Source>
   Status ReadTemplates(const Source& source_of);

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "checkpoint/writer.h"
 #include "tests/checkpoint/gguf_bytes.h"
 #include "tests/io/temp_dir.h"
@@ -20,9 +22,8 @@ using testing::IsEmpty;
 using testing::StartsWith;
 
 // A file of these tensors, one behind the other, with bytes of `data` set at offsets; the rest is zero.
-std::vector<std::string> Found(const std::vector<TensorDecl>& tensors,
-                               const std::vector<std::pair<size_t, std::string>>& data,
-                               const std::set<std::string>& byte_scales = {}, int64_t* read = nullptr) {
+ScanFindings Scanned(const std::vector<TensorDecl>& tensors, const std::vector<std::pair<size_t, std::string>>& data,
+                     const ScaleTensors& scales = {}, int64_t* read = nullptr) {
   const TempDir dir;
   auto writer = checkpoint::SafetensorsWriter::Create(dir.Path("model.safetensors"), tensors, {});
   CHECK_MSG(writer.ok(), writer.error().message);
@@ -33,12 +34,17 @@ std::vector<std::string> Found(const std::vector<TensorDecl>& tensors,
   std::vector<std::string> notices;
   const auto opened = checkpoint::Checkpoint::Open(dir.Path(), &notices);
   CHECK_MSG(opened.ok(), opened.error().message);
-  const auto found = NonFiniteTensors(*opened, byte_scales, [&](int64_t done, int64_t total) {
+  const auto found = ScanTensors(*opened, scales, [&](int64_t done, int64_t total) {
     EXPECT_LE(done, total);
     if (read != nullptr) *read = done;
   });
   CHECK_MSG(found.ok(), found.error().message);
   return *found;
+}
+std::vector<std::string> Found(const std::vector<TensorDecl>& tensors,
+                               const std::vector<std::pair<size_t, std::string>>& data, const ScaleTensors& scales = {},
+                               int64_t* read = nullptr) {
+  return Scanned(tensors, data, scales, read).defects;
 }
 
 TEST(FiniteScan, SoundTensorsOfEveryKindSayNothing) {
@@ -70,9 +76,41 @@ TEST(FiniteScan, PiecesOfATensorAreOne) {
 TEST(FiniteScan, ScalesOf255AreNamed) {
   EXPECT_THAT(
       Found({{"s", DType::kF8E8M0, {4}}, {"x_scales", DType::kU8, {4}}, {"x_blocks", DType::kU8, {4}}},
-            {{1, "\xff"}, {6, "\xff\xff"}, {8, "\xff"}}, {"x_scales"}),
+            {{1, "\xff"}, {6, "\xff\xff"}, {8, "\xff"}}, {{"x_scales"}, {}}),
       ElementsAre(HasSubstr("s: expected E8M0 scales below 0xFF, found 1 of 0xFF, the first at element 1"),
                   HasSubstr("x_scales: expected E8M0 scales below 0xFF, found 2 of 0xFF, the first at element 2")));
+}
+
+// Scales that are finite and still none: below zero is damage, zero and far from all others may be meant.
+TEST(FiniteScan, AbsurdFp8ScalesAreNamed) {
+  const auto scanned = [](std::vector<float> values) {
+    values.insert(values.begin(), {0.5F, 1.0F, 2.0F});
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    const auto count = static_cast<int64_t>(values.size());
+    // The same numbers as weights mean nothing.
+    return Scanned({{"s", DType::kF32, {count}}, {"w", DType::kF32, {count}}}, {{0, bytes}, {bytes.size(), bytes}},
+                   {{}, {"s"}});
+  };
+  const ScanFindings sound = scanned({9000.0F, 1e-30F});
+  EXPECT_THAT(sound.defects, IsEmpty());
+  EXPECT_THAT(sound.notices, IsEmpty());
+  const ScanFindings negative = scanned({1.0F, -1.0F, -2.0F});
+  EXPECT_THAT(negative.defects,
+              ElementsAre(StartsWith("s: expected scales above 0, found 2 below, the first at element "
+                                     "4")));
+  EXPECT_THAT(negative.notices, IsEmpty());
+  const ScanFindings zero = scanned({0.0F});
+  EXPECT_THAT(zero.defects, IsEmpty());
+  EXPECT_THAT(zero.notices, ElementsAre(StartsWith("s: 1 scales are 0, the first at element 3")));
+  const ScanFindings far = scanned({1.0F, 30000.0F});
+  EXPECT_THAT(far.defects, IsEmpty());
+  EXPECT_THAT(far.notices, ElementsAre(StartsWith("s: 1 scales are more than 10000 times their median 1, the first at "
+                                                  "element 4 with 30000")));
+  // What is not finite is a defect, and no part of the median.
+  const float infinity = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const ScanFindings none = scanned({infinity, nan, 1.0F});
+  EXPECT_THAT(none.defects, testing::Contains(StartsWith("s: expected finite numbers, found 1 NaN and 1 infinite")));
+  EXPECT_THAT(none.notices, IsEmpty());
 }
 
 // Block formats: a scale that is none spoils its block.
@@ -89,7 +127,7 @@ TEST(FiniteScan, BlocksOfGgufFiles) {
   std::vector<std::string> notices;
   const auto opened = checkpoint::Checkpoint::Open(dir.Path("m.gguf"), &notices);
   ASSERT_TRUE(opened.ok()) << opened.error().message;
-  EXPECT_THAT(NonFiniteTensors(*opened, {}, {}).value(),
+  EXPECT_THAT(ScanTensors(*opened, {}, {}).value().defects,
               ElementsAre(AllOf(HasSubstr("q: expected finite numbers, found 31 NaN and 1 infinite"),
                                 HasSubstr("the first at element 32")),
                           HasSubstr("m: expected finite numbers, found 32 NaN and 0 infinite, the first at element 32, "

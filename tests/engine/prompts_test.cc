@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "checkpoint/checkpoint.h"
 #include "tests/engine/tiny_gguf.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
@@ -129,6 +130,23 @@ TEST(Prompts, OneBeginningOnEveryPathOfAGgufFile) {
   without["tokenizer.ggml.add_bos_token"] = false;
   EXPECT_EQ(OfGguf(without).EncodeText("ac").value(), (std::vector<TokenId>{262, 268}));
   EXPECT_EQ(OfGguf(without).EncodeText("<s>ac").value(), expected);
+}
+
+TEST(Prompts, BesideAModelTheHeaderIsNotReadAgain) {
+  const TempDir dir;
+  const std::string path = dir.Path("m.gguf");
+  dir.Write("m.gguf", TinyGguf(TinyMetadata(), {}));
+  const std::vector<TokenId> expected = Prompts::Open(path).value().EncodeText("ac").value();
+  std::vector<std::string> notices;
+  const auto model = checkpoint::Checkpoint::Open(path, &notices);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  dir.Write("m.gguf", "GGUF");
+  EXPECT_FALSE(Prompts::Open(path).ok());
+  const Result<Prompts> beside = Prompts::Open(path, *model);
+  ASSERT_TRUE(beside.ok()) << beside.error().message;
+  EXPECT_EQ(beside->EncodeText("ac").value(), expected);
+  EXPECT_EQ(Prompts::Open(DemoDir(), *model).value().EncodeText("ac").value(),
+            Prompts::Open(DemoDir()).value().EncodeText("ac").value());
 }
 
 TEST(Prompts, NamedTemplatesOfAGgufFile) {
