@@ -6,14 +6,17 @@
 
 #include <algorithm>
 #include <mutex>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "engine/load.h"
+#include "kernels/weight_element.h"
 
 namespace trivet::engine {
 namespace {
 
-// A loaded tensor where the processor reads it, element by element.
+// A loaded tensor where the processor reads it, row by row or column by column.
 class Values {
  public:
   Values(const model::LoadedTensors& tensors, const device::Device& device, const std::string& name) {
@@ -29,18 +32,62 @@ class Values {
 
   bool present() const { return tensor_ != nullptr; }
   int64_t rows() const { return present() ? tensor_->rows : 0; }
-  int64_t cols() const { return present() ? tensor_->cols : 0; }
 
-  float At(int64_t row, int64_t col) const {
-    if (tensor_->parts.empty()) return reinterpret_cast<const float*>(data_)[row * tensor_->cols + col];
+  // Appends a row.
+  void AddRow(int64_t row, std::vector<float>* values) const {
+    if (tensor_->parts.empty()) {
+      const float* from = reinterpret_cast<const float*>(data_) + row * tensor_->cols;
+      values->insert(values->end(), from, from + tensor_->cols);
+      return;
+    }
     const model::LoadedPart* part = tensor_->parts.data();
     while (row >= part->row + part->rows) ++part;
-    kernels::PackedMatrix packed = tensor_->Packed(*part);
-    packed.data = data_ + part->offset;
-    return kernels::Element(packed, row - part->row, col);
+    AddElements(*part, {row - part->row, row - part->row + 1}, {0, tensor_->cols}, values);
+  }
+  // Appends a column.
+  void AddColumn(int64_t col, std::vector<float>* values) const {
+    for (int64_t row = 0; tensor_->parts.empty() && row < tensor_->rows; ++row) {
+      values->push_back(reinterpret_cast<const float*>(data_)[row * tensor_->cols + col]);
+    }
+    for (const model::LoadedPart& part : tensor_->parts) AddElements(part, {0, part.rows}, {col, col + 1}, values);
   }
 
  private:
+  struct Range {
+    int64_t begin = 0, end = 0;
+  };
+
+  // Appends elements of a part, row by row. All weights of all experts pass here, so the format is known inside.
+  void AddElements(const model::LoadedPart& part, Range rows, Range cols, std::vector<float>* values) const {
+    const kernels::PackedMatrix packed = tensor_->Packed(part);
+    const int64_t tile_bytes = packed.tile_bytes();
+    size_t at = values->size();
+    values->resize(at + static_cast<size_t>((rows.end - rows.begin) * (cols.end - cols.begin)));
+    WithFormat(packed.format, [&](auto format) {
+      for (int64_t row = rows.begin; row < rows.end; ++row) {
+        const std::byte* tile = data_ + part.offset + row / kernels::kTileRows * tile_bytes;
+        for (int64_t col = cols.begin; col < cols.end; ++col) {
+          (*values)[at++] =
+              kernels::LoadElement<decltype(format)::value>(tile, row % kernels::kTileRows, packed.phase + col);
+        }
+      }
+    });
+  }
+
+  // Calls `body` with the format as a type.
+  template <class Body>
+  static void WithFormat(kernels::WeightFormat format, const Body& body) {
+    const auto index = static_cast<size_t>(format);
+    [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+      const auto call = [&]<size_t kOne>() {
+        if (kOne == index)
+          body(std::integral_constant<kernels::WeightFormat, static_cast<kernels::WeightFormat>(kOne)>());
+      };
+      (call.template operator()<kIndex>(), ...);
+    }
+    (std::make_index_sequence<static_cast<size_t>(kernels::WeightFormat::kFp8) + 1>());
+  }
+
   const model::LoadedTensor* tensor_ = nullptr;
   const std::byte* data_ = nullptr;
   std::vector<std::byte> copy_;
@@ -100,10 +147,10 @@ Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& dev
     for (int64_t c = begin; c < end; ++c) {
       values.clear();
       for (const int64_t row : {c, width + c}) {
-        for (int64_t k = 0; k < in.cols(); ++k) values.push_back(in.At(row, k));
-        if (in_bias.present()) values.push_back(in_bias.At(row, 0));
+        in.AddRow(row, &values);
+        if (in_bias.present()) in_bias.AddRow(row, &values);
       }
-      for (int64_t n = 0; n < out.rows(); ++n) values.push_back(out.At(n, c));
+      out.AddColumn(c, &values);
       digests[static_cast<size_t>(c)] = HashValues(channels.begin + c, values);
     }
   });
@@ -112,7 +159,7 @@ Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& dev
   if (!out_bias.present()) return sum;
   // It belongs to no channel, and is on one rank.
   std::vector<float> values;
-  for (int64_t n = 0; n < out_bias.rows(); ++n) values.push_back(out_bias.At(n, 0));
+  out_bias.AddColumn(0, &values);
   return Add(sum, HashValues(-1, values));
 }
 
