@@ -19,11 +19,19 @@ void GroupFlags::Add(CLI::App* app) {
   app->add_flag("--json", json, "JSON lines");
 }
 
-Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body) {
-  if (flags.ranks < 2 || flags.ranks > comm::kMaxGroup) {
+Status GroupFlags::Check() const {
+  if (ranks < 2 || ranks > comm::kMaxGroup) {
     return MakeError(Code::kUsage, fmt::format("--ranks: expected 2 to {}, found {}; choose a count in that range",
-                                               comm::kMaxGroup, flags.ranks));
+                                               comm::kMaxGroup, ranks));
   }
+  TRY(ParseBackend(backend));
+  TRY(engine::ParseLaunch(launch));
+  TRY(comm::ParseTransport(transport));
+  return {};
+}
+
+Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body) {
+  TRY(flags.Check());
   TRY_ASSIGN(const Backend backend, ParseBackend(flags.backend));
   TRY_ASSIGN(const engine::Launch launch, engine::ParseLaunch(flags.launch));
   TRY_ASSIGN(const comm::Transport transport, comm::ParseTransport(flags.transport));

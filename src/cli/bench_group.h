@@ -21,6 +21,8 @@ struct GroupFlags {
   std::string transport = "auto";
   bool json = false;
   void Add(CLI::App* app);
+  /// Errors:  kUsage for what no group can be.
+  Status Check() const;
 };
 
 /// What one rank has: its end of the group, and its device.

@@ -103,10 +103,11 @@ Status AddRows(const ExplainFlags& flags, const engine::EngineOptions& options, 
 }
 
 Status Execute(const ExplainFlags& flags) {
+  TRY(flags.group.Check());
   engine::EngineOptions options;
   TRY(engine::SetNumerics(flags.numerics, &options));
   options.kernels.rows = flags.rows;
-  for (const std::string& text : flags.force) TRY(AddForce(text, &options));
+  TRY(AddForce(flags.force, &options));
   std::vector<Answer> answers;
   const bool sum = flags.operation == "allreduce";
   if (sum) {
@@ -139,9 +140,7 @@ Run AddExplain(CLI::App* app) {
   app->add_option("--bytes", flags->bytes, "of the sum that every rank has a part of");
   app->add_option("--numerics", flags->numerics, "exact, portable or fast");
   app->add_option("--rows", flags->rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
-  app->add_option("--force", flags->force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
-      ->take_all()
-      ->delimiter(',');
+  app->add_option("--force", flags->force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();
   return [flags] { return Execute(*flags); };
 }
 

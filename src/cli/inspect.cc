@@ -54,7 +54,7 @@ void PrintFacts(const Json& facts, int indent) {
 }
 
 Status Execute(const InspectFlags& flags) {
-  TRY_ASSIGN(const std::string path, engine::ResolveModel(flags.model, ProgramDir(), TRIVET_SOURCE_MODELS));
+  TRY_ASSIGN(const std::string path, ModelDir(flags.model));
   ProgressBar bar(fmt::format("reading {}", flags.model), flags.deep);
   const engine::Inspection found = engine::Inspect(
       path, {flags.tensors, flags.deep, [&bar](int64_t done, int64_t total) { bar.Show(done, total); }});

@@ -7,11 +7,22 @@
 #include <cstdio>
 #include <filesystem>
 
+#include "base/list.h"
 #include "base/str.h"
 #include "cli/progress.h"
 #include "engine/knobs.h"
 
 namespace trivet::cli {
+namespace {
+
+// Folder of the running program.
+std::string ProgramDir() {
+  std::error_code error;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? std::string(".") : program.parent_path().string();
+}
+
+}  // namespace
 
 void RefuseEmpty(CLI::Option* option) {
   option->check([](const std::string& text) { return text.empty() ? "expected a text, found nothing" : ""; });
@@ -24,15 +35,13 @@ void LayoutFlags::Add(CLI::App* app) {
                   "ranks to cut every layer over; of all stages and replicas together 1 to 16");
   app->add_option("--pp,--pipeline-parallel-size", stages,
                   "pipeline stages, each of so many ranks and of consecutive layers, dealt by their weights");
-  app->add_option("--pp-layers", stage_layers, "layers of every stage, such as 1,3,4, instead of those dealt")
-      ->take_all()
-      ->delimiter(',');
+  RefuseEmpty(app->add_option("--pp-layers", stage_layers,
+                              "layers of every stage, such as 1,3,4, instead of those dealt; commas or repeats")
+                  ->take_all());
   app->add_option("--dp,--data-parallel-size", replicas,
                   "replicas of all that, each with caches and a share of the requests of its own");
-  CLI::Option* cut = app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")
-                         ->take_all()
-                         ->delimiter(',');
-  RefuseEmpty(cut);
+  RefuseEmpty(
+      app->add_option("--cut", cuts, "force a cut, such as attn=pad or experts=whole; commas or repeats")->take_all());
   app->add_option(
       "--ep,--ep-size", ep,
       "groups of ranks that experts are dealt to, 1 to the ranks; the ranks of a group cut the width of its "
@@ -46,7 +55,11 @@ Result<plan::LayoutOptions> LayoutFlags::Options() const {
   plan::LayoutOptions options;
   options.ranks = ranks;
   options.stages = stages;
-  options.stage_layers = stage_layers;
+  TRY_ASSIGN(const std::vector<std::string> layers, ParseLists(stage_layers, "--pp-layers"));
+  for (const std::string& text : layers) {
+    TRY_ASSIGN(const int64_t count, ParseInt(text, "--pp-layers"));
+    options.stage_layers.push_back(count);
+  }
   options.replicas = replicas;
   options.pad_to = pad_to;
   if (ep < 0) {
@@ -70,9 +83,7 @@ Status LayoutFlags::CheckPlacement(const plan::Geometry& geometry, const plan::L
   return MakeError(layout.error().code, fmt::format("{}: {}", placement, layout.error().message));
 }
 
-Result<std::string> LayoutFlags::Directory() const {
-  return engine::ResolveModel(model, ProgramDir(), TRIVET_SOURCE_MODELS);
-}
+Result<std::string> LayoutFlags::Directory() const { return ModelDir(model); }
 
 Result<engine::OpenedModel> LayoutFlags::Open() const {
   TRY_ASSIGN(const std::string dir, Directory());
@@ -140,24 +151,25 @@ void EngineFlags::Add(CLI::App* app) {
       "layout only");
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
-  app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")
-      ->take_all()
-      ->delimiter(',');
+  app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();
   app->add_option("--fault", fault,
                   "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
-                  "hand-bf16, wrong-slot, weight-bit, router-ulp, "
-                  "die or hang, with :rank=N, such as partial-bf16:rank=1");
+                  "hand-bf16, wrong-slot, weight-bit, router-ulp, local-topk, combine-order, split-kv, moved-map, "
+                  "other-replica, die or hang, with :rank=N, such as partial-bf16:rank=1");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }
 
-Status AddForce(const std::string& text, engine::EngineOptions* options) {
-  const std::vector<std::string> pair = Split(text, '=');
-  if (pair.size() != 2) {
-    return MakeError(Code::kUsage,
-                     fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
+Status AddForce(const std::vector<std::string>& texts, engine::EngineOptions* options) {
+  TRY_ASSIGN(const std::vector<std::string> rows, ParseLists(texts, "--force"));
+  for (const std::string& text : rows) {
+    const std::vector<std::string> pair = Split(text, '=');
+    if (pair.size() != 2) {
+      return MakeError(Code::kUsage,
+                       fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
+    }
+    options->kernels.force[pair[0]] = pair[1];
   }
-  options->kernels.force[pair[0]] = pair[1];
   return {};
 }
 
@@ -175,7 +187,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   TRY_ASSIGN(options.transport, comm::ParseTransport(transport));
   TRY(engine::SetNumerics(numerics, &options));
   options.kernels.rows = rows;
-  for (const std::string& text : force) TRY(AddForce(text, &options));
+  TRY(AddForce(force, &options));
   if (!fault.empty()) {
     TRY_ASSIGN(options.fault, comm::ParseFault(fault));
   }
@@ -215,10 +227,8 @@ void SayForced(const EngineFlags& flags, const engine::Engine& engine) {
                forced->other);
 }
 
-std::string ProgramDir() {
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  return error ? std::string(".") : program.parent_path().string();
+Result<std::string> ModelDir(const std::string& model) {
+  return engine::ResolveModel(model, ProgramDir(), TRIVET_SOURCE_MODELS);
 }
 
 Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,

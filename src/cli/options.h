@@ -23,7 +23,7 @@ struct LayoutFlags {
   std::string model;
   int64_t ranks = 1;
   int64_t stages = 1;
-  std::vector<int64_t> stage_layers;
+  std::vector<std::string> stage_layers;
   int64_t replicas = 1;
   int64_t pad_to = 0;
   std::vector<std::string> cuts;
@@ -82,8 +82,8 @@ struct EngineFlags {
   Result<engine::EngineOptions> Options() const;
 };
 
-/// Takes a kernel row by "FAMILY=ROW".  Errors: kUsage.
-Status AddForce(const std::string& text, engine::EngineOptions* options);
+/// Takes kernel rows by "FAMILY=ROW", commas between several.  Errors: kUsage.
+Status AddForce(const std::vector<std::string>& texts, engine::EngineOptions* options);
 
 /// Flags about what a run records of itself.
 struct ProofFlags {
@@ -111,8 +111,8 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
 /// Says on standard error what --routes forced, unless quiet or without it.
 void SayForced(const EngineFlags& flags, const engine::Engine& engine);
 
-/// Folder of the running program.
-std::string ProgramDir();
+/// Folder or file of the model of a MODEL argument: see engine::ResolveModel.
+Result<std::string> ModelDir(const std::string& model);
 
 /// Standard input, whole.  Errors: kCapacity beyond 64 MB.
 Result<std::string> ReadStandardInput();

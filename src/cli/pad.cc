@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <vector>
 
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/rewrite.h"
+#include "cli/signals.h"
 
 namespace trivet::cli {
 namespace {
@@ -45,16 +48,27 @@ void PrintSummary(const PadFlags& flags, const exporter::PadPlan& plan, const Js
               HumanBytes(summary["bytes"].get<double>()).c_str());
 }
 
+// What was found when the model was opened, but for tensors that it does not need: the plan says what becomes of them.
+std::vector<std::string> NoticesOf(const engine::OpenedModel& model) {
+  const engine::ExtraTensors extra =
+      engine::FindExtraTensors(model.geometry, model.names, model.checkpoint, model.quant);
+  std::vector<std::string> notices = model.notices;
+  std::erase_if(notices, [&](const std::string& notice) {
+    return std::find(extra.skipped.begin(), extra.skipped.end(), notice) != extra.skipped.end();
+  });
+  return notices;
+}
+
 Status Execute(const PadFlags& flags) {
   if (flags.vocab != "keep" && flags.vocab != "pad") {
     return MakeError(Code::kUsage,
                      fmt::format("--vocab: expected keep or pad, found \"{}\"; choose one", Quote(flags.vocab)));
   }
+  const FolderWatch watch(flags.rewrite.out);
   TRY_ASSIGN(const engine::OpenedModel model, flags.rewrite.Open());
   TRY_ASSIGN(const exporter::PadPlan plan, exporter::PlanPad(SourceOf(model), {flags.ranks, flags.vocab == "pad"}));
-  for (const std::string& notice : plan.notices) {
-    if (!flags.rewrite.quiet) std::fprintf(stderr, "notice: %s\n", notice.c_str());
-  }
+  flags.rewrite.Say(NoticesOf(model));
+  flags.rewrite.Say(plan.notices);
   Json summary = {{"ranks", flags.ranks},      {"axes", AxesJson(plan, flags.ranks)},
                   {"tensors", plan.tensors},   {"tensors_padded", plan.padded_tensors},
                   {"elements", plan.elements}, {"pads", plan.pads},

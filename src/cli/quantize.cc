@@ -10,6 +10,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/rewrite.h"
+#include "cli/signals.h"
 
 namespace trivet::cli {
 namespace {
@@ -24,7 +25,9 @@ Status Execute(const QuantizeFlags& flags) {
   exporter::QuantizeOptions options;
   TRY_ASSIGN(options.format, exporter::ParseQuantFormat(flags.format));
   options.head = flags.head;
+  const FolderWatch watch(flags.rewrite.out);
   TRY_ASSIGN(const engine::OpenedModel model, flags.rewrite.Open());
+  flags.rewrite.Say(model.notices);
   ThreadPool pool(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 64U)));
   options.pool = &pool;
   TRY_ASSIGN(const exporter::QuantizePlan plan, exporter::PlanQuantize(SourceOf(model), options));

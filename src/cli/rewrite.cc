@@ -21,12 +21,14 @@ void RewriteFlags::Add(CLI::App* app) {
 
 Result<engine::OpenedModel> RewriteFlags::Open() const {
   if (shard_bytes < 1) return MakeError(Code::kUsage, "--shard-size: expected at least 1 byte, found less; give more");
-  TRY_ASSIGN(const std::string dir, engine::ResolveModel(model, ProgramDir(), TRIVET_SOURCE_MODELS));
-  TRY_ASSIGN(engine::OpenedModel opened, engine::OpenModel(model, dir));
-  for (const std::string& notice : opened.notices) {
+  TRY_ASSIGN(const std::string dir, ModelDir(model));
+  return engine::OpenModel(model, dir);
+}
+
+void RewriteFlags::Say(const std::vector<std::string>& notices) const {
+  for (const std::string& notice : notices) {
     if (!quiet) std::fprintf(stderr, "notice: %s\n", notice.c_str());
   }
-  return opened;
 }
 
 exporter::Source SourceOf(const engine::OpenedModel& model) {

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "base/result.h"
@@ -20,8 +21,10 @@ struct RewriteFlags {
   int64_t shard_bytes = 5'000'000'000;
   bool json = false, quiet = false;
   void Add(CLI::App* app);
-  /// Opens the model and prints its notices.  Errors: those of engine::OpenModel.
+  /// Errors:  those of engine::OpenModel.
   Result<engine::OpenedModel> Open() const;
+  /// Prints notices, unless quiet.
+  void Say(const std::vector<std::string>& notices) const;
 };
 
 /// The model as the module export takes it.

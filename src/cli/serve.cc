@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
-#include <pthread.h>
 
-#include <atomic>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <functional>
-#include <thread>
 #include <utility>
 
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/plan_table.h"
+#include "cli/signals.h"
 #include "engine/constraints.h"
 #include "engine/plan_facts.h"
 #include "engine/prompts.h"
@@ -31,49 +27,6 @@ struct ServeFlags {
   server::HttpOptions http;
   std::string name;
   double drain_seconds = 30, request_seconds = 0;
-};
-
-sigset_t EndSignals() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
-  ::sigaddset(&signals, SIGINT);
-  ::sigaddset(&signals, SIGTERM);
-  return signals;
-}
-
-// Takes SIGINT and SIGTERM from all threads that start from now on, and from processes: ranks end with their rank 0.
-void HoldSignals() {
-  const sigset_t signals = EndSignals();
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
-// Lets a signal that has come meanwhile end the process.
-void ObeySignals() {
-  const sigset_t signals = EndSignals();
-  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
-// Calls `act` for each end signal, on a thread of its own, while it lives.
-class SignalWatch {
- public:
-  explicit SignalWatch(std::function<void()> act) : act_(std::move(act)), thread_([this] { Wait(); }) {}
-  ~SignalWatch() {
-    over_ = true;
-    ::pthread_kill(thread_.native_handle(), SIGTERM);
-    thread_.join();
-  }
-
- private:
-  void Wait() {
-    const sigset_t signals = EndSignals();
-    int signal = 0;
-    while (::sigwait(&signals, &signal) == 0 && !over_) act_();
-  }
-
-  const std::function<void()> act_;
-  std::atomic<bool> over_ = false;
-  std::thread thread_;
 };
 
 Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts,
@@ -120,7 +73,7 @@ Status Execute(const ServeFlags& flags) {
   server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
   TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));
   int64_t wait_us = static_cast<int64_t>(flags.drain_seconds * 1e6);
-  const SignalWatch watch([&] {
+  const SignalWatch watch([&](int) {
     http->StopAccepting();
     service.Drain(std::exchange(wait_us, 0));  // a second signal does not wait
   });

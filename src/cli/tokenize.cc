@@ -77,7 +77,7 @@ Status Execute(const TokenizeFlags& flags) {
                                  "give one",
                                  given));
   }
-  TRY_ASSIGN(const std::string dir, engine::ResolveModel(flags.model, ProgramDir(), TRIVET_SOURCE_MODELS));
+  TRY_ASSIGN(const std::string dir, ModelDir(flags.model));
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
   Result<Json> out = Json();
   if (!flags.text.empty()) {

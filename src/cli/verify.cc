@@ -6,10 +6,12 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <optional>
 
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/signals.h"
 #include "engine/matrix.h"
 #include "engine/prompts.h"
 #include "proof/gradients.h"
@@ -58,27 +60,35 @@ class RunsFolder {
   std::string path_, remove_;
 };
 
+// What the plan asks for, ready to be carried out: its model, and the tokens and folder in `options`.
+Result<engine::OpenedModel> Prepare(const proof::MatrixPlan& plan, engine::MatrixOptions* options) {
+  TRY(engine::CheckSettings(plan, options->plan_dir));
+  TRY_ASSIGN(const std::string dir, ModelDir(plan.model));
+  TRY_ASSIGN(engine::OpenedModel model, engine::OpenModel(plan.model, dir));
+  options->tokens = plan.tokens;
+  if (plan.texts.empty()) return model;
+  TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model.checkpoint));
+  for (const std::string& text : plan.texts) {
+    TRY_ASSIGN(std::vector<TokenId> ids, prompts.EncodeText(text));
+    options->tokens.push_back(std::move(ids));
+  }
+  return model;
+}
+
 // Carries out a plan; lines go to standard error as cases end.
 Result<proof::Report> Matrix(const VerifyFlags& flags) {
   TRY_ASSIGN(const Json json, ReadJsonFile(flags.matrix));
   TRY_ASSIGN(const proof::MatrixPlan plan, proof::ParseMatrixPlan(json, flags.matrix));
   engine::MatrixOptions options;
   options.plan_dir = std::filesystem::path(flags.matrix).parent_path().string();
-  TRY(engine::CheckSettings(plan, options.plan_dir));
-  TRY_ASSIGN(const std::string dir, engine::ResolveModel(plan.model, ProgramDir(), TRIVET_SOURCE_MODELS));
-  TRY_ASSIGN(const engine::OpenedModel model, engine::OpenModel(plan.model, dir));
-  options.tokens = plan.tokens;
-  if (!plan.texts.empty()) {
-    TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
-    for (const std::string& text : plan.texts) {
-      TRY_ASSIGN(std::vector<TokenId> ids, prompts.EncodeText(text));
-      options.tokens.push_back(std::move(ids));
-    }
-  }
+  const Result<engine::OpenedModel> model = Prepare(plan, &options);
+  if (!model.ok()) return MakeError(model.error().code, flags.matrix + ": " + model.error().message);
   TRY_ASSIGN(const RunsFolder folder, RunsFolder::Make(flags.out));
   options.dir = folder.path();
+  std::optional<FolderWatch> watch;  // runs that the user asked for stay as far as they came
+  if (flags.out.empty()) watch.emplace(folder.path(), true);
   options.report = [](const std::string& line) { std::fputs(line.c_str(), stderr); };
-  return engine::RunMatrix(model, plan, options);
+  return engine::RunMatrix(*model, plan, options);
 }
 
 Exit Selftest() {

@@ -274,10 +274,10 @@ std::vector<proof::Application> NotApplied(const std::vector<AskedKnob>& asked, 
       error.code == Code::kUnsupported ? Materialization::kUnsupported : Materialization::kError;
   std::vector<proof::Application> all;
   for (const AskedKnob& one : asked) {
-    const bool blamed = varied.empty() || one.path == varied;
+    const bool blamed = one.path == varied;
     all.push_back(
         {{one.path, ScopeOf(ShownAs(one.path)), one.value, {}, {}, blamed ? error.message : "no engine came up"},
-         blamed ? status : Materialization::kUnobservable});
+         blamed || varied.empty() ? status : Materialization::kUnobservable});
   }
   return all;
 }

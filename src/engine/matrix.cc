@@ -52,9 +52,14 @@ class CaseRun {
     return Engine::Start(model, options, {});
   }
 
+  // In a case the setting that it changes is to blame; of a base's settings it may be any, or all of them together.
   Status Fail(const Error& error, proof::MatrixReport* report) const {
     const std::vector<proof::Application> applied = NotApplied(asked_, case_.varied, error);
-    report->Refuse(case_, applied, *proof::RequireExecutable(applied, true));
+    if (case_.varied.empty()) {
+      report->Refuse(case_, applied, proof::Found(proof::Verdict::kKnobNotApplied, error.message));
+    } else {
+      report->Refuse(case_, applied, *proof::RequireExecutable(applied, true));
+    }
     return {};
   }
 

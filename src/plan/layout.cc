@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/list.h"
 #include "base/str.h"
 #include "plan/axis_rules.h"
 #include "plan/cost.h"
@@ -335,7 +336,8 @@ int64_t Layout::RankAt(const RankPlace& place) const {
 }
 
 Status ParseCuts(const std::string& text, LayoutOptions* options) {
-  for (const std::string& piece : Split(text, ',')) {
+  TRY_ASSIGN(const std::vector<std::string> pieces, ParseList(text, "cuts"));
+  for (const std::string& piece : pieces) {
     const size_t equals = piece.find('=');
     if (equals == std::string::npos) {
       return MakeError(Code::kUsage, fmt::format("cuts: expected pieces such as attn=pad, found \"{}\"; write axis=cut",

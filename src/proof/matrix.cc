@@ -95,8 +95,9 @@ Status ReadCases(const Json& plan, const std::string& what, MatrixPlan* out) {
   out->cases.push_back(base);
   for (const auto& [path, values] : vary.items()) {
     if (!values.is_array() || values.empty()) return Wrong(what, path, "a list of values", values);
-    for (const Json& value : values) {
-      TRY_ASSIGN(MatrixCase one, Varied(base, path, value, what));
+    for (auto value = values.begin(); value != values.end(); ++value) {
+      if (std::find(values.begin(), value, *value) != value) return Wrong(what, path, "every value once", *value);
+      TRY_ASSIGN(MatrixCase one, Varied(base, path, *value, what));
       out->cases.push_back(std::move(one));
     }
   }

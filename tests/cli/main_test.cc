@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <csignal>
 #include <filesystem>
 #include <string>
 
@@ -38,6 +39,13 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   }
   Refused("plan demo --pp 9", 6, {"--pp", "at most 8 stages"});
   Refused("plan demo --pp-layers 1,3", 2, {"--pp-layers", "8 in all"});
+  for (const std::string list : {"1,,7", ",1,7", "1,7,", "','", "1,seven"}) {
+    Refused("plan demo --pp-layers " + list, 2, {"--pp-layers"});
+  }
+  EXPECT_EQ(Run("plan demo --pp-layers 1 --pp-layers 3,4").status, 0);
+  Refused("plan demo --cut attn=pad,,experts=whole", 2, {"attn=pad,,experts=whole"});
+  Refused("generate demo -q --prompt hi --force gemm=gemm/ref,,", 2, {"--force"});
+  Refused("generate demo -q --prompt hi --fault other-replica", 2, {"--fault", "--dp"});
   Refused("generate demo -q --prompt hi --pp 2 --fault hand-bf16:rank=1", 2, {"--fault", "last stage"});
   Refused("plan demo --ranks 3 --pp 3 --dp 2", 2, {"at most 16", "2 replicas of 3 stages of 3"});
   Refused("generate demo -q --prompt hi --backend cuda --dp 2", 5, {"--dp", "--backend cpu"});
@@ -331,6 +339,33 @@ TEST_F(Program, AFileOverTheSizeLimitIsAWriteErrorAndLeavesNothing) {
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
   for (const auto& entry : std::filesystem::directory_iterator(dir_.Path())) {
     EXPECT_EQ(entry.path().string().find("logits"), std::string::npos) << entry.path();
+  }
+}
+
+TEST_F(Program, WhatIsLeftOutIsSaidOnce) {
+  const Outcome padded = Run("pad demo " + dir_.Path("padded") + " --ranks 3");
+  ASSERT_EQ(padded.status, 0) << padded.err;
+  const size_t first = padded.err.find("multi-token-prediction head");
+  ASSERT_NE(first, std::string::npos) << padded.err;
+  EXPECT_EQ(padded.err.find("multi-token-prediction head", first + 1), std::string::npos) << padded.err;
+  EXPECT_THAT(padded.err, HasSubstr("are left out"));
+  const Outcome quantized = Run("quantize demo " + dir_.Path("quantized") + " --format fp8");
+  EXPECT_THAT(quantized.err, HasSubstr("notice: ")) << "of opening the model";
+}
+
+TEST_F(Program, AnInterruptedRewriteLeavesNothing) {
+  for (const std::string command : {"quantize demo OUT --format fp8", "pad demo OUT --ranks 3"}) {
+    const std::string out = dir_.Path("model");
+    std::string arguments = command;
+    arguments.replace(arguments.find("OUT"), 3, out);
+    // Stopped while it writes, and then ended.
+    const std::string script = ProgramPath() + " " + arguments + " >/dev/null 2>&1 & pid=$!; while ! ls " + out +
+                               "/* >/dev/null 2>&1 && kill -0 $pid; do :; done; kill -STOP $pid; ls " + out +
+                               "; kill -TERM $pid; kill -CONT $pid; wait $pid; exit $?";
+    const int status = std::system(("bash -c '" + script + "' >" + dir_.Path("seen")).c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM) << command;
+    EXPECT_NE(ReadTextFile(dir_.Path("seen"), 1 << 16).value(), "") << "something was there to remove";
+    EXPECT_FALSE(std::filesystem::exists(out)) << command;
   }
 }
 

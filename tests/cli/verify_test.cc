@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are recorded, verified, replayed and forced, and what is said about sums.
+#include <csignal>
 #include <filesystem>
 
 #include "base/json.h"
@@ -83,12 +84,33 @@ TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
   EXPECT_THAT(other.err, HasSubstr("numerics.contract=fast: IDENTITY_DRIFT (10)"));
   EXPECT_THAT(other.err, HasSubstr("launch=processes: PASS (0)"));
   EXPECT_EQ(Run("verify --matrix " + plan_of(R"({"kv.tokens": [1000]})")).status, 82);
-  Refused("verify --matrix " + plan_of(R"({"parallel.luck": [1]})"), 2, {"parallel.luck", "parallel.tp"});
+  const std::string file = dir_.Path("plan");
+  Refused("verify --matrix " + plan_of(R"({"parallel.luck": [1]})"), 2, {file, "parallel.luck", "parallel.tp"});
+  Refused("verify --matrix " + plan_of(R"({"launch": ["fibres"]})"), 2, {file, "fibres"});
+  Refused("verify --matrix " + plan_of(R"({"parallel.tp": [1, 1]})"), 4, {file, "parallel.tp", "once"});
+  Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "model": "no-model", "tokens": [[5]], )"
+                                             R"("base": {"parallel.tp": 2}, "vary": {}})"),
+          3, {file, "no-model"});
   Refused("verify --matrix " + plan_of("{}") + " --html x", 2, {"--html"});
   Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "layouts": []})"), 4, {"layouts"});
   Refused("verify --matrix " + dir_.Path("none"), 3, {"none"});
   Refused("verify --out " + dir_.Path("out") + " " + dir_.Path("none"), 2, {"--out", "--matrix"});
   Refused("verify --selftest --matrix " + dir_.Path("none"), 2, {"--selftest", "--matrix"});
+}
+
+TEST_F(Program, AnInterruptedPlanLeavesNothing) {
+  const std::string plan =
+      Write("plan", R"({"schema": "trivet.matrix.v1", "model": "demo", "tokens": [[5, 6, 7]], )"
+                    R"("base": {"parallel.tp": 2}, "vary": {"parallel.tp": [1, 3, 4, 5, 6, 7, 8]}})");
+  const std::string folder = dir_.Path("tmp");
+  std::filesystem::create_directory(folder);
+  // Ended as soon as the folder of a run is there.
+  const std::string script =
+      "TMPDIR=" + folder + " " + ProgramPath() + " verify --matrix " + plan + " >/dev/null 2>&1 & pid=$!; while ! ls " +
+      folder + "/*/* >/dev/null 2>&1 && kill -0 $pid; do sleep 0.01; done; kill -TERM $pid; wait $pid; exit $?";
+  const int status = std::system(("bash -c '" + script + "'").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
 }
 
 TEST_F(Program, RoutesOfARunAreForced) {
@@ -103,6 +125,9 @@ TEST_F(Program, RoutesOfARunAreForced) {
   const Outcome equal = Run("verify " + run + " " + dir_.Path("forced"));
   EXPECT_EQ(equal.status, 0) << equal.err;
   EXPECT_THAT(equal.err, HasSubstr("decisions forced by a file"));
+  const Outcome axes = Run("generate demo --ranks 2 --pp 2 --dp 2" + prompt + "--routes " + routes);
+  EXPECT_EQ(axes.status, 0) << axes.err;
+  EXPECT_THAT(axes.err, HasSubstr("decisions forced, 0 of them other than the router's own"));
   Refused("generate demo -q --prompt 'Count from 1 to 9.' --routes " + routes, 4, {"routes.safetensors", "position"});
   Refused("score demo -q --text hi --logprobs --routes " + run + "/run.json", 4, {"run.json"});
 }
@@ -135,6 +160,9 @@ TEST_F(Program, AChoiceIsExplained) {
   EXPECT_THAT(Run("explain gemm --force gemm=gemm/ref").out, testing::ContainsRegex("gemm/ref +chosen +forced"));
   Refused("explain gem", 2, {"gemm"});
   Refused("explain allreduce --ranks 1", 2, {"--ranks"});
+  Refused("explain gemm --ranks 99", 2, {"--ranks", "99"});
+  Refused("explain gemm --launch fibres", 2, {"--launch"});
+  Refused("explain gemm --force gemm=gemm/ref,", 2, {"--force"});
 }
 
 TEST_F(Program, TheVerifierPassesItsOwnTest) {

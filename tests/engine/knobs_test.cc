@@ -119,7 +119,10 @@ TEST_F(Knobs, TheVariedOneIsToBlame) {
   EXPECT_EQ(applied[0].status, Materialization::kUnobservable);
   EXPECT_EQ(applied[1].status, Materialization::kUnsupported);
   EXPECT_THAT(proof::RequireExecutable(applied, false)->message, HasSubstr("no GPU"));
-  EXPECT_EQ(NotApplied(asked, "", MakeError(Code::kCapacity, "full"))[0].status, Materialization::kError);
+  for (const proof::Application& one : NotApplied(asked, "", MakeError(Code::kCapacity, "full"))) {
+    EXPECT_EQ(one.status, Materialization::kError);
+    EXPECT_EQ(one.knob.evidence, "no engine came up") << "none is to blame";
+  }
 }
 
 }  // namespace

@@ -81,6 +81,16 @@ TEST_F(Matrix, WithoutABaseNothingFollows) {
   EXPECT_EQ(report.json["cases"].size(), 1U);
 }
 
+// Which of a base's settings no engine came up for is in the engine's own words.
+TEST_F(Matrix, ABaseBlamesNoneOfItsSettings) {
+  const proof::Report report = Run({{"launch", "threads"}, {"parallel.tp", 17}}, {{"launch", {"processes"}}});
+  EXPECT_THAT(report.finding.message, testing::HasSubstr("17"));
+  EXPECT_THAT(report.finding.message, testing::Not(testing::HasSubstr("launch")));
+  EXPECT_EQ(report.json["cases"][0]["materialization"], "error");
+  for (const Json& knob : report.json["cases"][0]["knobs"]) EXPECT_EQ(knob["evidence"], "no engine came up");
+  EXPECT_EQ(lines_[0], "base: KNOB_NOT_APPLIED (82): " + report.finding.message + "\n");
+}
+
 TEST_F(Matrix, SettingsAreCheckedBeforeAnythingRuns) {
   proof::MatrixPlan plan;
   plan.cases = {{"base", {{"parallel.luck", 1}}, ""}};

@@ -52,7 +52,9 @@ TEST(MatrixPlan, WhatIsWrongIsNamed) {
                {"base", Json::object(), "base"},
                {"vary", Json::array(), "vary"},
                {"vary", {{"parallel.tp", 2}}, "parallel.tp"},
-               {"vary", {{"parallel.tp", Json::array({3})}}, "another value"}};
+               {"vary", {{"parallel.tp", Json::array({3})}}, "another value"},
+               {"vary", {{"parallel.tp", Json::array({1, 2, 1})}}, "every value once"},
+               {"vary", {{"cut.attn", Json::array({"pad", "pad"})}}, "every value once"}};
   for (const auto& one : cases) {
     Json plan = Plan();
     plan[one.key] = one.value;
