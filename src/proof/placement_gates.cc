@@ -102,16 +102,26 @@ struct Holder {
   Digests slots;
 };
 
+// Every rank has a range of channels: without one, what it holds could not be judged.
+Gate CheckChannels(const RecordedRun& run) {
+  const Json& channels = Member(Member(run.layout, "experts"), "channels");
+  const auto is_range = [](const Json& range) {
+    return range.is_array() && range.size() == 2 && IsInt64(range[0]) && IsInt64(range[1]) && range[0] >= 0 &&
+           range[0] <= range[1];
+  };
+  const bool all = channels.is_array() && channels.size() == static_cast<size_t>(run.tokens.world) &&
+                   std::all_of(channels.begin(), channels.end(), is_range);
+  if (all) return std::nullopt;
+  return Found(Verdict::kSchemaMismatch, "layout.json: experts: expected a range of channels for every rank");
+}
+
+// All ranks that are there. The channels are in order.
 std::vector<Holder> HoldersOf(const RecordedRun& run) {
   std::vector<Holder> holders;
   const Json& channels = Member(Member(run.layout, "experts"), "channels");
   for (const RankRun* rank : ByRank(run)) {
     if (rank == nullptr) continue;
-    const auto at = static_cast<size_t>(rank->rank);
-    if (!channels.is_array() || at >= channels.size()) continue;
-    const Json& range = channels[at];
-    if (!range.is_array() || range.size() != 2 || !range[0].is_number_integer() || !range[1].is_number_integer())
-      continue;
+    const Json& range = channels[static_cast<size_t>(rank->rank)];
     holders.push_back({rank->rank, run.tokens.At(rank->rank)[static_cast<size_t>(Dimension::kEp)], range[0], range[1],
                        DigestsOf(Member(rank->weights, "experts"), "slot")});
   }
@@ -255,6 +265,7 @@ Gate CheckPlacements(const RecordedRun& run) {
 
 Gate CheckSlots(const RecordedRun& run) {
   if (run.moe_layers.empty()) return std::nullopt;
+  if (Gate gate = CheckChannels(run)) return gate;
   std::vector<plan::Placement> maps;
   if (Gate gate = Maps(run, &maps)) return gate;
   const ExpertCheck check(run, HoldersOf(run));

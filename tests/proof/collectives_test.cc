@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "proof/gates.h"
 #include "proof/synthetic.h"
 
 namespace trivet::proof {
@@ -52,6 +53,50 @@ TEST(Collectives, TheSumBeforeAPlace) {
   // The rank that rounds otherwise speaks.
   run.ranks[1].collectives[2]["round_at"] = "bf16";
   EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["round_at"], "bf16");
+}
+
+Verdict Of(const RecordedRun& run) {
+  const Gate gate = CheckCollectives(run);
+  return gate ? gate->verdict : Verdict::kPass;
+}
+
+TEST(Collectives, WhatIsNoRecordOfASumIsNone) {
+  const struct {
+    const char* field;
+    Json value;
+  } cases[] = {{"ranks", Json::array()}, {"ranks", 2}, {"layer", "0"}, {"site", 7}, {"source", 5}};
+  for (const auto& one : cases) {
+    RecordedRun run = Two();
+    run.ranks[1].collectives[3][one.field] = one.value;
+    EXPECT_EQ(Of(run), Verdict::kMissingProvenance) << one.field << " " << one.value;
+  }
+}
+
+TEST(Collectives, AFallbackWithAReasonIsARecord) {
+  RecordedRun run = Two();
+  Json& record = run.ranks[1].collectives[3];
+  record["actual"] = "two-shot";
+  for (const Json& none : {Json(), Json(""), Json(5)}) {
+    record["fallback_reason"] = none;
+    EXPECT_EQ(Of(run), Verdict::kSilentFallback) << none;
+  }
+  record["fallback_reason"] = "the message is long";
+  EXPECT_EQ(Of(run), Verdict::kPass);
+}
+
+TEST(Collectives, ARankWithoutWorkOwesNoSum) {
+  RecordedRun run = Two();
+  run.ranks[1].collectives.clear();
+  EXPECT_EQ(Of(run), Verdict::kMissingProvenance);
+  run.ranks[1].rows.clear();
+  EXPECT_EQ(Of(run), Verdict::kPass);
+}
+
+// A rank that lacks the site does not speak for it, and does not stand in the way.
+TEST(Collectives, TheSumBeforeAPlaceIsOfARankThatHasIt) {
+  RecordedRun run = Two();
+  run.ranks[0].collectives.clear();
+  EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["site"], "resid1");
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "proof/synthetic.h"
 #include "record/run_log.h"
 
@@ -90,6 +92,70 @@ TEST(Compare, ADivergenceEndsTheComparison) {
     if (record::RequestOf(bound.token) == 0 && record::PositionOf(bound.token) == 4) bound.digest.low ^= 1;
   }
   EXPECT_EQ(Of(Compare(a, b, {})), Verdict::kBoundaryDigestMismatch);
+}
+
+TEST(Compare, RunsOfOtherWorkAreNamedByWhatDiffers) {
+  const RecordedRun a = MakeSynthetic({});
+  const auto what = [&](const std::function<void(RecordedRun*)>& edit) {
+    RecordedRun b = MakeSynthetic({});
+    edit(&b);
+    const Comparison found = Compare(a, b, {});
+    EXPECT_EQ(Of(found), Verdict::kIdentityDrift);
+    return found.gate ? found.gate->where["what"].get<std::string>() : "";
+  };
+  EXPECT_EQ(what([](RecordedRun* run) { run->run["identity"]["checkpoint"] = "1"; }), "checkpoint");
+  EXPECT_EQ(what([](RecordedRun* run) { run->run["router"]["top_k"] = 3; }), "top_k");
+  EXPECT_EQ(what([](RecordedRun* run) { run->run["vocab"] = 9; }), "vocab");
+  EXPECT_EQ(what([](RecordedRun* run) { run->run["identity"]["more"] = 1; }), "identity");
+  EXPECT_EQ(what([](RecordedRun* run) { run->tokens.requests.pop_back(); }), "requests");
+  EXPECT_EQ(what([](RecordedRun* run) { run->run["requests"].erase(1); }), "request 1");
+}
+
+// Layouts of the same sizes may still share work out otherwise.
+TEST(Compare, HowSequencesAreSharedIsADimension) {
+  SyntheticOptions plain, sequence, zigzag;
+  plain.sizes = sequence.sizes = zigzag.sizes = {2, 2, 1, 1, 1};
+  sequence.sp = zigzag.zigzag = true;
+  EXPECT_EQ(Compare(MakeSynthetic(plain), MakeSynthetic(sequence), {}).dimensions, std::vector<std::string>{"sp"});
+  EXPECT_EQ(Compare(MakeSynthetic(plain), MakeSynthetic(zigzag), {}).dimensions, std::vector<std::string>{"cp_layout"});
+}
+
+// What a difference says: along what the layouts differ, and the sum before it on both sides.
+TEST(Compare, ADifferenceSaysWhatStoodBeforeIt) {
+  SyntheticOptions two;
+  two.sizes = {2, 1, 1, 1, 1};
+  const RecordedRun a = MakeSynthetic({});
+  RecordedRun b = MakeSynthetic(two);
+  for (RankRun& rank : b.ranks) {
+    for (record::BoundRecord& bound : rank.bounds) {
+      if (bound.layer == 2 && bound.site == record::Site::kMixer) bound.digest.low ^= 1;
+    }
+  }
+  const Comparison found = Compare(a, b, {});
+  ASSERT_EQ(Of(found), Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(found.gate->message, HasSubstr("the layouts differ along tp"));
+  EXPECT_THAT(found.gate->message, HasSubstr("layer 2 resid1, none in a group of one"));
+  EXPECT_THAT(found.gate->message, HasSubstr("layer 2 resid1, one-shot of i64 by 2 ranks"));
+  for (record::BoundRecord& bound : b.ranks[0].bounds) {
+    if (bound.site == record::Site::kEmbed) bound.digest.low ^= 1;
+  }
+  for (record::BoundRecord& bound : b.ranks[1].bounds) {
+    if (bound.site == record::Site::kEmbed) bound.digest.low ^= 1;
+  }
+  EXPECT_THAT(Compare(a, b, {}).gate->message, testing::Not(HasSubstr("sum before it"))) << "there is none";
+}
+
+TEST(Compare, AGradeNeedsDecisionsOnBothSides) {
+  SyntheticOptions digests;
+  digests.level = record::Level::kDigest;
+  EXPECT_EQ(Grade(MakeSynthetic({}), MakeSynthetic({})), "bits");
+  RecordedRun bare = MakeSynthetic(digests);
+  EXPECT_EQ(Grade(MakeSynthetic({}), bare), "");
+  EXPECT_EQ(Grade(bare, MakeSynthetic({})), "");
+  RecordedRun half = MakeSynthetic({});
+  half.ranks[0].routes.heads.resize(half.ranks[0].routes.heads.size() / 2);
+  half.ranks[0].routes.slots.resize(half.ranks[0].routes.heads.size() * kSyntheticTopK);
+  EXPECT_EQ(Grade(MakeSynthetic({}), half), "bits") << "what one side lacks is not graded";
 }
 
 // A replay is given as a prompt what the first run sampled.

@@ -82,6 +82,9 @@ TEST(Gradients, DefectsHaveTheirVerdicts) {
   }
   EXPECT_EQ(Of({{"schema", "other"}}), Verdict::kSchemaMismatch);
   EXPECT_EQ(Of(Json::array()), Verdict::kSchemaMismatch);
+  Json version = File();
+  version["schema"] = "trivet.gradient-collectives.v2";
+  EXPECT_EQ(Of(version), Verdict::kSchemaMismatch);
   Json more = File();
   more["comment"] = "";
   EXPECT_EQ(Of(more), Verdict::kSchemaMismatch);
@@ -137,6 +140,9 @@ TEST(Gradients, AreDescribedAndRefusedOnlyWhenAsked) {
   EXPECT_EQ(described.finding.verdict, Verdict::kPass);
   EXPECT_EQ(described.json["comparisons"][0]["differences"].size(), 2U);
   EXPECT_THAT(described.text, HasSubstr("sums differ in 2 fields"));
+  EXPECT_THAT(described.text, HasSubstr("a: 2 buckets of gradients, fingerprint " + Hex(GradientFingerprint(File()))));
+  EXPECT_EQ(described.json["files"][1]["buckets"], 3);
+  EXPECT_EQ(described.json["files"][1]["fingerprint"], Hex(GradientFingerprint(other)));
   const Report same = VerifyGradients(files, {true});
   EXPECT_EQ(same.finding.verdict, Verdict::kReductionOrderMismatch);
   EXPECT_THAT(same.finding.message, HasSubstr("bucket 1: accumulate \"f32\" against \"bf16\""));

@@ -43,6 +43,7 @@ TEST(MatrixPlan, WhatIsWrongIsNamed) {
   } cases[] = {{"variations", Json::object(), "\"variations\""},
                {"schema", "trivet.matrix.v2", "trivet.matrix.v1"},
                {"model", 3, "model"},
+               {"model", "", "model"},
                {"level", "off", "digest, rows or full"},
                {"strict", "yes", "strict"},
                {"tokens", Json::array(), "tokens"},
@@ -62,6 +63,18 @@ TEST(MatrixPlan, WhatIsWrongIsNamed) {
     ASSERT_FALSE(parsed.ok()) << one.key << DumpJson(one.value);
     EXPECT_THAT(parsed.error().message, HasSubstr(one.word));
   }
+  for (const Json& texts : {Json::array({""}), Json::array({7}), Json::array()}) {
+    Json plan = Plan();
+    plan.erase("tokens");
+    plan["texts"] = texts;
+    const Result<MatrixPlan> parsed = ParseMatrixPlan(plan, "plan");
+    ASSERT_FALSE(parsed.ok()) << texts;
+    EXPECT_THAT(parsed.error().message, HasSubstr("\"texts\""));
+  }
+  Json neither = Plan();
+  neither.erase("tokens");
+  EXPECT_THAT(ParseMatrixPlan(neither, "plan").error().message, HasSubstr("neither"));
+  EXPECT_THAT(ParseMatrixPlan(Json::array({1}), "plan").error().message, HasSubstr("found array"));
   Json many = Plan();
   for (int i = 10; i < 300; ++i) many["vary"]["parallel.tp"].push_back(i);
   EXPECT_EQ(ParseMatrixPlan(many, "plan").error().code, Code::kCapacity);
@@ -78,6 +91,7 @@ TEST(MatrixReport, NamesTheFirstCaseThatDiffers) {
   MatrixReport report;
   report.Add({"base", {}, ""}, kApplied, {"r0", EncodeRun(MakeSynthetic({}))});
   EXPECT_TRUE(report.has_base());
+  EXPECT_THAT(report.line(), HasSubstr("base: PASS (0): 48 decisions in 48 copies"));
   report.Add({"tp=2", {}, "tp"}, kApplied, {"r1", EncodeRun(MakeSynthetic(two))});
   EXPECT_THAT(report.line(), HasSubstr("tp=2: PASS (0): 48 decisions"));
   report.Add({"bad", {}, "tp"}, kApplied, {"r2", EncodeRun(other)});

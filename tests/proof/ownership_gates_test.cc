@@ -49,6 +49,49 @@ TEST(Attribute, InseparableDimensionsAreAllNamed) {
   EXPECT_THAT(both.Text(), HasSubstr("inseparable"));
 }
 
+TEST(Attribute, WhatNoDimensionExplainsIsSaidSo) {
+  SyntheticOptions options;
+  options.sizes = {2, 1, 2, 1, 1};
+  options.dp_of = {0, 1};
+  const Attribution two = By(MakeSynthetic(options).tokens, [](const Coordinates& at) { return at[0] + 2 * at[2]; });
+  EXPECT_EQ(two.isolated, -1) << "four values of four ranks: nobody is alone";
+  EXPECT_TRUE(two.dimensions.empty());
+  EXPECT_EQ(two.Text(), "no one dimension");
+  EXPECT_FALSE(two.ToJson().contains("isolated_rank"));
+  const Attribution odd = By(MakeSynthetic(options).tokens, [](const Coordinates& at) { return at[0] * at[2]; });
+  EXPECT_EQ(odd.ToJson()["isolated_rank"], 3);
+}
+
+TEST(PlaceName, ALayerIsNamedWhereThereIsOne) {
+  const RecordedRun run = MakeSynthetic({});
+  EXPECT_EQ(PlaceName(run, 2, record::Site::kMixer), "layer 2 resid1");
+  EXPECT_EQ(PlaceName(run, -1, record::Site::kEmbed), "embed");
+  EXPECT_EQ(PlaceName(run, run.tokens.layers(), record::Site::kLogits), "logits");
+}
+
+TEST(CheckRankSet, RanksThatAreNotOfTheRunAreStale) {
+  SyntheticOptions options;
+  options.sizes = {3, 1, 1, 1, 1};
+  const auto of = [&](const std::function<void(RecordedRun*)>& edit) {
+    RecordedRun run = MakeSynthetic(options);
+    edit(&run);
+    const Gate gate = CheckRankSet(run);
+    return gate ? gate->verdict : Verdict::kPass;
+  };
+  EXPECT_EQ(of([](RecordedRun*) {}), Verdict::kPass);
+  EXPECT_EQ(of([](RecordedRun* run) { run->ranks[1].env["ranks"] = 4; }), Verdict::kStaleRunMetadata);
+  EXPECT_EQ(of([](RecordedRun* run) { run->ranks[2].rank = run->ranks[2].folder = 3; }), Verdict::kStaleRunMetadata);
+  EXPECT_EQ(of([](RecordedRun* run) { run->ranks[2].rank = run->ranks[2].folder = -1; }), Verdict::kStaleRunMetadata);
+  EXPECT_EQ(of([](RecordedRun* run) { std::swap(run->ranks[1].folder, run->ranks[2].folder); }),
+            Verdict::kStaleRunMetadata);
+  // ByRank leaves out what no rank of the run is.
+  RecordedRun run = MakeSynthetic(options);
+  run.ranks[2].rank = 7;
+  EXPECT_EQ(ByRank(run)[2], nullptr);
+  run.ranks[2].rank = -1;
+  EXPECT_EQ(ByRank(run).size(), 3U);
+}
+
 TEST(CheckOwnership, SaysWhereAForeignDecisionBelongs) {
   SyntheticOptions options;
   options.sizes = {1, 2, 1, 1, 1};

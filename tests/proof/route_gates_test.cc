@@ -5,6 +5,7 @@
 
 #include "proof/gates.h"
 #include "proof/synthetic.h"
+#include "record/run_log.h"
 
 namespace trivet::proof {
 namespace {
@@ -54,6 +55,39 @@ TEST(CheckRouter, DigestsMarkNumbersThatAreNotFinite) {
   EXPECT_EQ(Of(CheckRouter(run)), Verdict::kPass);
   run.ranks[0].decisions[4].finite = 0;
   EXPECT_EQ(Of(CheckRouter(run)), Verdict::kNonFinite);
+}
+
+TEST(CheckRouter, AnExpertThatDoesNotExistIsNoChoice) {
+  RecordedRun run = MakeSynthetic({});
+  const std::span<record::RouteSlot> slots = run.ranks[0].routes.Slots(3);
+  slots[1].expert = kSyntheticExperts;
+  run.ranks[0].decisions[3].digest = record::DecisionDigest(SyntheticDomain(), run.ranks[0].routes.heads[3], slots);
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kInvalidDiscretePlan);
+}
+
+TEST(CheckRouter, ForcedDecisionsNeedARunThatKnowsOfThem) {
+  RecordedRun run = MakeSynthetic({});
+  run.ranks[0].routes.heads[3].flags = record::kForced;
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kInvalidDiscretePlan);
+  run.run["routes"] = {{"content", "0"}, {"forced", 1}, {"other", 0}};
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kPass);
+}
+
+TEST(CheckRouter, ARankWithoutDecisionsSaysNothingOfThem) {
+  RecordedRun run = MakeSynthetic({});
+  run.ranks[0].env.erase("chosen_among");
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kIncompleteArtifact);
+  run.ranks[0].decisions.clear();
+  run.ranks[0].routes = {};
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kPass);
+}
+
+// Padding stands between decisions and their digests and belongs to neither.
+TEST(CheckRouter, PaddingIsNoDecision) {
+  RecordedRun run = MakeSynthetic({});
+  run.ranks[0].routes.heads[0].token = record::kPadding;
+  run.ranks[0].decisions[0].token = record::kPadding;
+  EXPECT_EQ(Of(CheckRouter(run)), Verdict::kPass);
 }
 
 TEST(CheckRouter, DecisionsAndDigestsAreTheSameSet) {
