@@ -25,12 +25,18 @@ extern template void LaunchExpertGemm<WeightFormat::kQ6K>(const ExpertGemm::Args
 
 namespace {
 
+// Whether matrix units multiply `w`: under their own contract where they can, and everywhere where it is in integers,
+// which have the same bits on every device.
+bool GoesByMatrix(Contract contract, const PackedMatrix& w) {
+  return MatrixUnitsServe(w) && (contract == Contract::kMatrix || w.format == WeightFormat::kMxfp4);
+}
+
 template <Contract kContract>
 void GemmCuda(const Gemm::Args& args) {
   Gemm::Args whole = args;
   whole.tile_end = std::min(args.tile_end, args.w->tiles());
   if (whole.tile_begin >= whole.tile_end || args.m == 0) return;
-  if (kContract == Contract::kMatrix && MatrixUnitsServe(*args.w)) {
+  if (GoesByMatrix(kContract, *args.w)) {
     GemmByMatrix(whole);
   } else {
     ForFormat(args.w->format, [&]<WeightFormat kFormat>() { LaunchGemm<kFormat>(whole); });
@@ -49,7 +55,7 @@ void ExpertGemmCuda(const ExpertGemm::Args& args) {
   }
   tiles = std::min(args.tile_end, tiles) - args.tile_begin;
   if (tiles <= 0) return;
-  if (kContract == Contract::kMatrix && MatrixUnitsServe(*some)) {
+  if (GoesByMatrix(kContract, *some)) {
     ExpertGemmByMatrix(args, *some, tiles);
   } else {
     ForFormat(some->format, [&]<WeightFormat kFormat>() { LaunchExpertGemm<kFormat>(args, *some, tiles); });

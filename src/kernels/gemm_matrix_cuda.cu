@@ -10,7 +10,7 @@ template <WeightFormat kWeights>
 struct ByMatrix {
   static constexpr WeightFormat kFormat = kWeights;
   static constexpr int kWarps = kMatrixWarps;
-  static constexpr int Resident(int rows) { return rows == 1 ? 6 : 4; }
+  static constexpr int Resident(int rows) { return rows == 1 ? 6 : rows == 8 ? 4 : 3; }
   template <int kRows>
   static __device__ void Multiply(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
     MultiplyTilesByMatrix<kFormat, kRows>(product, rows, out);
@@ -20,7 +20,7 @@ struct ByMatrix {
 template <WeightFormat kWeights, int kEights>
 struct PanelsByMatrix {
   static constexpr WeightFormat kFormat = kWeights;
-  using Shared = MatrixPanelShared<kEights>;
+  using Shared = MatrixPanelShared<kFormat, kEights>;
   static constexpr int kThreads = kMatrixPanelWarps * kWarp, kTiles = kMatrixPanelWarps, kResident = 1;
   static __device__ void Multiply(const PanelProduct& product, Shared& shared, const TileOutput& out) {
     MultiplyMatrixPanel<kFormat, kEights>(product, shared, out);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of many rows by matrix units: every warp has a tile of its own and meets the same rows, whose parts stand
-// in shared memory. Leaves' sums are those of gemm_matrix.cuh.
+// in shared memory.
 #pragma once
 
 #include "kernels/gemm_matrix.cuh"
@@ -12,13 +12,13 @@ namespace trivet::kernels {
 inline constexpr int kMatrixPanelWarps = 8;
 
 /// Shared memory of a block for 8 * kEights rows.
-template <int kEights>
+template <WeightFormat kFormat, int kEights>
 struct MatrixPanelShared {
   static constexpr int kRows = 8 * kEights;
-  static constexpr int kColumns = 128;                               // of x, held at once
-  static constexpr int kStride = kColumns / kMatrixColumns * 8 + 4;  // as in MatrixShared
+  static constexpr int kColumns = 128;  // of x, held at once
 
-  uint4 x[2][kRows][kStride];  // what is multiplied and what comes next
+  // What is multiplied and what comes next.
+  HeldActivations<kFormat, kRows, kColumns / kMatrixColumns> held[2];
   int64_t totals[kRows][kMatrixPanelWarps * kWarp];
   const float* rows[kRows];
   float scales[kRows];
@@ -28,7 +28,7 @@ struct MatrixPanelShared {
 /// One thread's part of the work.
 template <WeightFormat kFormat, int kEights>
 struct MatrixPanel {
-  using Shared = MatrixPanelShared<kEights>;
+  using Shared = MatrixPanelShared<kFormat, kEights>;
   static constexpr int kThreads = kMatrixPanelWarps * kWarp;
   static constexpr int kPerRow = Shared::kColumns / 8;
   static constexpr int kLoads = Shared::kRows * kPerRow / kThreads;  // eights of columns
@@ -36,7 +36,7 @@ struct MatrixPanel {
 
   const PanelProduct& product;
   Shared& shared;
-  MatrixSums sums[kEights] = {};
+  LeafSums<kFormat, Shared::kRows> sums;
   float next[kLoads][8];
   uint32_t flags = kInRange;
 
@@ -55,18 +55,8 @@ struct MatrixPanel {
   __device__ void Store(int buffer) {
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int at = Thread() + i * kThreads, eight = at % kPerRow;
-      uint4* to = &shared.x[buffer][at / kPerRow][eight / 4 * 8 + eight % 4];
-      SplitActivations<kFormat>(next[i], to, to + 4);
-    }
-  }
-
-  __device__ void Multiply(const typename MatrixFormat<kFormat>::Stored& stored, const MatrixWeights& w, int buffer,
-                           int block) {
-#pragma unroll
-    for (int e = 0; e < kEights; ++e) {
-      const uint4* x = &shared.x[buffer][e * 8 + LaneRow()][block * 8 + LaneColumn()];
-      MultiplyBlock<kFormat>(sums[e], w, stored, x[0], x[4]);
+      const int at = Thread() + i * kThreads;
+      shared.held[buffer].Put(at / kPerRow, at % kPerRow, next[i]);
     }
   }
 
@@ -75,21 +65,20 @@ struct MatrixPanel {
     for (int v = 0; v < Shared::kRows; ++v) {
       uint32_t met = kInRange;
       const int row = RowOf(v);
-      float& sum = sums[v / 8][v % 8 / 4][v % 4];
-      AddLeaf(product.exact, shared.scales[row], sum, &shared.totals[v][Thread()], &met);
+      AddLeaf(product.exact, shared.scales[row], sums.Value(v), &shared.totals[v][Thread()], &met);
       if (row < product.rows) flags |= met;
-      sum = 0;
     }
+    sums = {};
   }
 };
 
 /// Multiplies; every thread of a block of (32, kMatrixPanelWarps) calls it, with rows, scales and outputs in shared
 /// memory. Leaves are whole blocks of 32 columns.
 template <WeightFormat kFormat, int kEights>
-__device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShared<kEights>& shared,
+__device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShared<kFormat, kEights>& shared,
                                     const TileOutput& out) {
   using P = MatrixPanel<kFormat, kEights>;
-  using Shared = MatrixPanelShared<kEights>;
+  using Shared = MatrixPanelShared<kFormat, kEights>;
   P panel{product, shared};
 #pragma unroll 1
   for (int v = 0; v < Shared::kRows; ++v) shared.totals[v][P::Thread()] = 0;
@@ -110,11 +99,9 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
     const int blocks = CeilDiv(min(Shared::kColumns, end - column), kMatrixColumns);
 #pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
-      const typename MatrixFormat<kFormat>::Stored stored = coming;
-      MatrixWeights w;
-      MatrixFormat<kFormat>::template Decode<false>(stored, w);
+      const typename LeafSums<kFormat, Shared::kRows>::Weights weights(coming);
       LoadBlock<kFormat>(coming, tile, phase + column + (block + 1) * kMatrixColumns, phase + end);
-      panel.Multiply(stored, w, buffer, block);
+      panel.sums.Multiply(weights, shared.held[buffer], block);
       if (--left == 0) {
         panel.EndLeaf();
         left = leaf;

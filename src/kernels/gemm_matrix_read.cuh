@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a warp brings weights to the matrix units: blocks of 32 columns of a tile, as BF16, in the order in which the
-// units want them.
+// How a warp brings weights to the matrix units: blocks of 32 columns of a tile, in the order in which the units want
+// them.
 //
 // A matrix instruction multiplies 16 outputs by 16 columns. Lane 4g + t holds rows g and g + 8 of the outputs, and of
 // the columns the pairs t and t + 4. Which output or column of the model stands in which place is free, as long as both
@@ -10,8 +10,10 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/cuda_fetch.cuh"
 #include "kernels/gemm_read.cuh"
@@ -21,7 +23,7 @@ namespace trivet::kernels {
 /// Columns that are brought at once.
 inline constexpr int kMatrixColumns = 32;
 
-/// Weights of a block as a lane holds them: [pair][row], two BF16 each.
+/// Weights of a block as a lane holds them: [pair][row], two BF16 or F16 each.
 using MatrixWeights = uint32_t[4][4];
 
 /// Loads four words that are used once.
@@ -37,6 +39,29 @@ __device__ inline uint4 LoadFourOnce(const std::byte* from) {
 __device__ inline uint32_t WordOf(const uint4& words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
+
+/// acc += a 16 x 16 weights times 16 x 8 activations, both in T, BF16 or F16: the pairs `2 * half` and the next of the
+/// rows 2 * sixteen and the next.
+template <class T>
+__device__ inline void MultiplyMatrix(float (&acc)[4], const MatrixWeights& w, int half, int sixteen, uint32_t x0,
+                                      uint32_t x1) {
+  const uint32_t *first = w[2 * half] + 2 * sixteen, *second = w[2 * half + 1] + 2 * sixteen;
+  if constexpr (std::is_same_v<T, __half>) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+        : "r"(first[0]), "r"(first[1]), "r"(second[0]), "r"(second[1]), "r"(x0), "r"(x1));
+  } else {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(acc[0]), "+f"(acc[1]), "+f"(acc[2]), "+f"(acc[3])
+        : "r"(first[0]), "r"(first[1]), "r"(second[0]), "r"(second[1]), "r"(x0), "r"(x1));
+  }
+}
+
+/// Sums of 32 outputs and eight rows: [first or second 16 outputs][4]. Of a lane 4g + t, sums[i][q] belongs to the
+/// tile's row 4g + 2i + q / 2 and to row 2t + q % 2 of the eight.
+using MatrixSums = float[2][4];
 
 /// The product of two pairs of BF16.
 __device__ inline uint32_t MultiplyPair(uint32_t a, uint32_t b) {
@@ -67,14 +92,17 @@ struct StoredBlock {
 };
 
 /// How a lane reads blocks of kFormat:
-///   kAhead        blocks to load ahead of their use
-///   kScaled       whether the sums of a block are multiplied by Scale(row) when they join the leaf
-///   ColumnOf(i)   which of a lane's eight columns stands at place i: pair i / 2, the lower half first
+///   kPlaces       blocks that a warp has registers for
+///   kAhead        blocks to ask for ahead of their use, at most kPlaces. One less where a part of what is stored is
+///                 needed after the weights are known: a register that a load has asked for in the meantime would need
+///                 a copy of what it held, and the copy's place a move that waits for memory
 ///   Four(tile, column, i)     where the lane's words of the block that begins at `column` of the tile stand
 ///   One(tile, column, i)
 ///   Inside(i, column, end)    whether fours[i] exists in a tile of `end` columns, when the block does
-///   Decode<kCompact>(stored, w)  its weights; compact where one row meets them, so that the code is what counts
-///   Scale(stored, row)        of rows 4g + row
+/// and those that become BF16:
+///   kScaled             whether the sums of a block are multiplied by Scale(row) when they join the leaf
+///   Decode(stored, w)   the weights
+///   Scale(stored, row)  of rows 4g + row
 template <WeightFormat kFormat>
 struct MatrixFormat;
 
@@ -85,10 +113,9 @@ __device__ inline uint32_t LaneColumn() { return threadIdx.x % 4; }  // t
 /// Pairs of columns stand in one word.
 template <>
 struct MatrixFormat<WeightFormat::kBF16> {
-  static constexpr int kFours = 4, kOnes = 0, kAhead = 2;
+  static constexpr int kFours = 4, kOnes = 0, kPlaces = 2, kAhead = 2;
   static constexpr bool kScaled = false;
   using Stored = StoredBlock<kFours, kOnes>;
-  static constexpr __device__ int ColumnOf(int i) { return i; }
 
   static __device__ const std::byte* Four(const std::byte* tile, int column, int i) {
     return tile +
@@ -98,7 +125,6 @@ struct MatrixFormat<WeightFormat::kBF16> {
   static __device__ bool Inside(int i, int column, int end) {
     return column + static_cast<int>(LaneColumn()) * 8 + i * 2 < end;
   }
-  template <bool kCompact>
   static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -109,15 +135,11 @@ struct MatrixFormat<WeightFormat::kBF16> {
   static __device__ float Scale(const Stored&, int) { return 1.0F; }
 };
 
-/// A word holds eight columns of a row. A code's bits become the sign, the lowest exponent bits and the highest
-/// mantissa bit of a BF16 that is 2^126 times too small, which a product with the scale makes good exactly.
+/// A word holds eight columns of a row (gemm_matrix_limbs.cuh decodes them).
 template <>
 struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
-  static constexpr int kFours = 1, kOnes = 1, kAhead = 4;
-  static constexpr bool kScaled = false;
+  static constexpr int kFours = 1, kOnes = 1, kPlaces = 4, kAhead = 3;
   using Stored = StoredBlock<kFours, kOnes>;
-  // One shift serves codes that are four apart.
-  static constexpr __device__ int ColumnOf(int i) { return i / 2 + i % 2 * 4; }
 
   static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
     return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 128 + LaneRow() * 16);
@@ -127,63 +149,15 @@ struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
     return tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 4);
   }
   static __device__ bool Inside(int, int, int) { return true; }
-  template <bool kCompact>
-  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
-    const uint32_t scales = stored.ones[0];
-    // Scales below 2 fit into one product together with 2^126.
-    if (__all_sync(kAllLanes, (scales & 0x80808080U) == 0)) {
-#pragma unroll
-      for (int row = 0; row < 4; ++row) {
-        const uint32_t power = Exponent(scales, row) * 0x00800080U + PairOfPowers(-1);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) w[i][row] = Scaled(WordOf(stored.fours[0], row), i, power);
-      }
-      return;
-    }
-    uint32_t large[16];  // in the order in which instructions take them
-    if (kCompact) {
-      DecodeLargeApart(stored.fours[0], scales, large);
-    } else {
-      DecodeLarge<16>(stored.fours[0], scales, large);
-    }
-#pragma unroll
-    for (int i = 0; i < 16; ++i) w[i / 8 * 2 + i / 2 % 2][i / 4 % 2 * 2 + i % 2] = large[i];
-  }
-  static __device__ float Scale(const Stored&, int) { return 1.0F; }
-
- private:
-  static __device__ uint32_t Exponent(uint32_t scales, int row) { return scales >> (8 * row) & 0xFF; }
-  // Codes i and i + 4 of a word, which are 2^126 times too small, multiplied by a pair of powers of two.
-  static __device__ uint32_t Scaled(uint32_t word, int i, uint32_t power) {
-    const uint32_t codes = (i < 2 ? word : word >> 8) & 0x000F000FU << (i % 2 * 4);
-    // Twice, six bits apart: once for the sign, once for the rest. The product is no slower than a shift.
-    return MultiplyPair(codes * (i % 2 == 0 ? 0x1040U : 0x0104U) & 0x81C081C0U, power);
-  }
-  // For all scales; kUnrolled of the 16 words at a time.
-  template <int kUnrolled>
-  static __device__ void DecodeLarge(uint4 words, uint32_t scales, uint32_t (&w)[16]) {
-#pragma unroll kUnrolled
-    for (int i = 0; i < 16; ++i) {
-      const int row = i / 4 % 2 * 2 + i % 2;
-      const uint32_t exponent = Exponent(scales, row);
-      const uint32_t scale = exponent == 0 ? 0x00400040U : exponent * 0x00800080U;
-      w[i] = MultiplyPair(Scaled(WordOf(words, row), i / 8 * 2 + i / 2 % 2, PairOfPowers(126)), scale);
-    }
-  }
-  // Out of the way of a loop whose code is short.
-  static __device__ __noinline__ void DecodeLargeApart(uint4 words, uint32_t scales, uint32_t (&w)[16]) {
-    DecodeLarge<1>(words, scales, w);
-  }
 };
 
 /// A word holds four rows of one column. A code's bits become the sign, the lowest exponent bits and the highest
 /// mantissa bits of a BF16 that is 2^120 times too small. Scales are no powers of two, so they meet sums.
 template <>
 struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
-  static constexpr int kFours = 1, kOnes = 8, kAhead = 2;
+  static constexpr int kFours = 1, kOnes = 8, kPlaces = 2, kAhead = 2;
   static constexpr bool kScaled = true;
   using Stored = StoredBlock<kFours, kOnes>;
-  static constexpr __device__ int ColumnOf(int i) { return i; }
 
   // The scales of its four rows.
   static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
@@ -193,7 +167,6 @@ struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
     return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 256 + LaneRow() * 4 + static_cast<uint32_t>(i) * 32);
   }
   static __device__ bool Inside(int, int, int) { return true; }
-  template <bool kCompact>
   static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
 #pragma unroll
     for (int row = 0; row < 4; ++row) {
@@ -235,12 +208,13 @@ inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
 template <WeightFormat kFormat>
 struct BlockRing {
   using Stored = typename MatrixFormat<kFormat>::Stored;
-  static constexpr int kPlaces = MatrixFormat<kFormat>::kAhead;
+  static constexpr int kPlaces = MatrixFormat<kFormat>::kPlaces;
+  static constexpr int kAhead = MatrixFormat<kFormat>::kAhead;
   static constexpr int64_t kBytes = TileBytes<kFormat>(kMatrixColumns);
   static constexpr bool kApart = 4 * kBytes == TileBytes<kFormat>(4 * kMatrixColumns);  // blocks stand on their own
 
   Stored blocks[kPlaces];
-  const std::byte* at;  // where the block of place 0 is loaded next: it, or its tile
+  const std::byte* at;  // where the block at place 0 stands: it, or its tile
   int column;           // and its column there
   int left;             // columns from it on
 
@@ -248,19 +222,26 @@ struct BlockRing {
   __device__ BlockRing(const std::byte* tile, int begin, int end)
       : at(kApart ? tile + begin / kMatrixColumns * kBytes : tile), column(kApart ? 0 : begin), left(end - begin) {
 #pragma unroll
-    for (int i = 0; i < kPlaces; ++i) Load(i);
+    for (int i = 0; i < kAhead; ++i) Load(i);
   }
-  /// Loads the next block, if there is one, into place `i`, the one behind the last call's.
-  __device__ void Load(int i) {
-    if constexpr (kApart) {
-      LoadBlock<kFormat>(blocks[i], at + i * kBytes, 0, left - i * kMatrixColumns);
-    } else {
-      LoadBlock<kFormat>(blocks[i], at, column + i * kMatrixColumns, column + left);
-    }
+  /// Called when the weights of the block at place `i` are known, in order: asks for the one kAhead blocks later.
+  __device__ void LoadAhead(int i) {
+    Load(i + kAhead);
     if (i < kPlaces - 1) return;
     if (kApart) at += kPlaces * kBytes;
     if (!kApart) column += kPlaces * kMatrixColumns;
     left -= kPlaces * kMatrixColumns;
+  }
+
+ private:
+  // Loads block number `i` from `at` on, if there is one.
+  __device__ void Load(int i) {
+    Stored& place = blocks[i % kPlaces];
+    if constexpr (kApart) {
+      LoadBlock<kFormat>(place, at + i * kBytes, 0, left - i * kMatrixColumns);
+    } else {
+      LoadBlock<kFormat>(place, at, column + i * kMatrixColumns, column + left);
+    }
   }
 };
 
