@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 # Checks and times the CUDA backend on a machine that has GPUs, in one go:
-#   tools/device_check.sh [--ranks N[,N...]] [PROGRAM [RESULTS]]
-# PROGRAM is trivet (build/trivet), also as `cmake --install` puts it elsewhere; RESULTS a folder for logs (build/device).
+#   tools/device_check.sh [--ranks N[,N...]] [PROGRAM [LAYOUTS [RESULTS]]]
+# PROGRAM is trivet (build/trivet), also as `cmake --install` puts it elsewhere; LAYOUTS cuda_layouts_test
+# (build/tests/cuda_layouts_test); RESULTS a folder for logs (build/device).
 # For every model and several rank counts (2,3,5,7) on the GPUs there are, which ranks share where they are fewer: under the
-# portable contract logits and texts are compared by bytes with the processor's; under the exact one, whose products
-# matrix units make, by bytes with those of one rank, which in turn are near the processor's.
+# portable contract logits are compared by bytes with the processor's; under the exact one, whose products matrix units
+# make, by bytes with those of one rank, which in turn are near the processor's. What needs a program of its own, ranks
+# as processes, texts and records, is tried with the demo.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 rank_counts=(2 3 5 7)
@@ -18,143 +20,67 @@ if [ "${1:-}" = --ranks ]; then
   done
   shift 2
 fi
-program=$(realpath "${1:-build/trivet}") all_results=$(realpath -m "${2:-build/device}")
-mkdir -p "$all_results"
+program=$(realpath "${1:-build/trivet}") layouts=$(realpath "${2:-build/tests/cuda_layouts_test}")
+results=$(realpath -m "${3:-build/device}")
+mkdir -p "$results"
 failed=0
 few=${rank_counts[0]}  # what is tried in more ways
 for n in "${rank_counts[@]}"; do [ "$n" = 3 ] && few=3; done
 
-# tokens CONFIG COUNT...: lists of token ids that are the model's, one for each count.
-tokens() {
-  python3 - "$@" <<'PYTHON'
-import json, sys
-config = json.load(open(sys.argv[1]))
-vocab = config.get("vocab_size") or config["text_config"]["vocab_size"]
-print(json.dumps([[(i * i * 37 + i * 11 + n) % vocab for i in range(n)] for n in map(int, sys.argv[2:])]))
-PYTHON
-}
-
-# score OUT NAME MODEL TOKENS FLAGS...: the GPU's logits.
-score() {
-  local out=$1 name=$2 model=$3 tokens=$4 log=$results/score.log
-  shift 4
-  "$program" score "$model" --tokens "$tokens" --backend cuda "$@" --out "$results/$out.safetensors" -q 2>"$log" && return
-  echo "FAILED $name $*: $(tail -n 1 "$log")"
+# try WHAT COMMAND...: runs it with its output in a log of that name, and counts a failure.
+try() {
+  local log=$results/$1.log
+  shift
+  "$@" >"$log" 2>&1 && return
+  echo "FAILED $*: $(tail -n 1 "$log")"
   failed=$((failed + 1))
   return 1
 }
 
-# same EXPECTED NAME MODEL TOKENS FLAGS...: whether the GPU's logits are those kept in EXPECTED.safetensors, by bytes.
+# same WHAT A B: whether two files are the same bytes.
 same() {
-  local expected=$results/$1.safetensors found=$results/cuda.safetensors name=$2
-  shift
-  score cuda "$@" || return
-  if cmp -s "$expected" "$found"; then
-    compared=$((compared + $(stat -c %s "$found") / 4))
-  else
-    shift 3
-    echo "DIFFERS $name $*: $(cmp "$expected" "$found" 2>&1 | head -n 1)"
-    failed=$((failed + 1))
-  fi
+  cmp -s "$results/$2" "$results/$3" && echo "$1: equal, $(stat -c %s "$results/$3") bytes" && return
+  echo "DIFFERS $1: $(cmp "$results/$2" "$results/$3" 2>&1 | head -n 1)"
+  failed=$((failed + 1))
 }
 
-# same_everywhere EXPECTED NAME MODEL TOKENS FLAGS...: the same for several rank counts, launches, transports and chunks.
-same_everywhere() {
+# processes CONTRACT: logits of ranks that are processes, with both transports, against those of one rank.
+processes() {
+  local transport
+  score() { try score "$program" score models/demo --tokens "$results/tokens.json" --numerics "$1" -q --out "$results/$2" "${@:3}"; }
+  score "$1" one.safetensors --backend "$2" --ranks 1 || return
+  for transport in auto host; do
+    score "$1" found.safetensors --backend cuda --ranks "$few" --launch processes --transport "$transport" &&
+      same "demo, $1, $few processes, --transport $transport, and one rank ($2)" one.safetensors found.safetensors
+  done
+}
+
+# texts RANKS...: 400 tokens of the demo on the processor and on GPUs, by recorded steps.
+texts() {
   local n
-  same "$@" --ranks 1
-  for n in "${rank_counts[@]}"; do same "$@" --ranks "$n"; done
-  same "$@" --ranks "$few" --launch processes
-  same "$@" --ranks "$few" --transport host
-  same "$@" --ranks "$few" --prefill-chunk 7
-  # Steps of one token are recorded graphs.
-  for n in "${graphs[@]}"; do same "$@" --ranks "$n" --prefill-chunk 1; done
-}
-
-# distance A B: the largest difference of the float32 logits in two files.
-distance() {
-  python3 - "$@" <<'PYTHON'
-import array, json, sys
-def logits(path):
-    data = open(path, "rb").read()
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8:8 + size])
-    values = array.array("f")
-    for name in sorted(header):
-        if name.startswith("logits"):
-            begin, end = header[name]["data_offsets"]
-            values.frombytes(data[8 + size + begin:8 + size + end])
-    return values
-a, b = logits(sys.argv[1]), logits(sys.argv[2])
-assert len(a) == len(b) > 0
-print(max(abs(x - y) for x, y in zip(a, b)))
-PYTHON
-}
-
-# same_text NAME MODEL RANKS...: whether both backends write the same 150 tokens, the GPU on each count of ranks. Decode
-# steps on a GPU are recorded graphs, which cross two borders of pages here. A model without a tokenizer borrows the
-# demo's, of which one token is enough.
-same_text() {
-  local name=$1 folder=$results/$1 n
-  mkdir -p "$folder"
-  ln -sf "$PWD"/models/demo/tokenizer*.json "$PWD/$2"/* "$folder/"
-  shift 2
-  write() { # FILE FLAGS...
-    local file=$1
-    shift
-    "$program" generate "$folder" "$@" --numerics portable --raw --prompt "#" --max-tokens 150 --ignore-eos --seed 7 --json -q \
-      >"$results/$file" 2>"$results/generate.log" && return
-    echo "FAILED $name: generate $*: $(tail -n 1 "$results/generate.log")" && failed=$((failed + 1)) && return 1
+  write() {
+    "$program" generate models/demo --numerics portable --raw --prompt "Tom has 12 apples" --max-tokens 400 --ignore-eos \
+      --seed 7 --json -q "${@:2}" >"$results/$1" 2>"$results/write.log" && return
+    echo "FAILED generate ${*:2}: $(tail -n 1 "$results/write.log")"
+    failed=$((failed + 1))
+    return 1
   }
   write cpu.json --backend cpu || return
   for n in "$@"; do
-    write cuda.json --backend cuda --ranks "$n" || continue
-    if cmp -s "$results/cpu.json" "$results/cuda.json"; then
-      texts=$((texts + 1))
-    else
-      echo "DIFFERS $name: generate --ranks $n" && failed=$((failed + 1))
-    fi
+    write cuda.json --backend cuda --ranks "$n" && same "demo, text of 400 tokens, $n ranks and the processor" cpu.json cuda.json
   done
 }
 
-# same_proof NAME MODEL: whether `verify` finds one sealed run on the GPU equal to one of more ranks, steps chunked.
-same_proof() {
-  local name=$1 model=$2 n
+# records: whether `verify` finds one sealed run on a GPU equal to one of more ranks, steps chunked.
+records() {
+  local n
   for n in 1 "$few"; do
     rm -rf "$results/run$n"
-    "$program" generate "$model" --backend cuda --ranks "$n" --raw --prompt "Tom has 12 apples" --max-tokens 60 \
-      --ignore-eos --prefill-chunk "$((n + 2))" --proof digest --out "$results/run$n" -q >/dev/null 2>"$results/proof.log" && continue
-    echo "FAILED $name: generate --proof --ranks $n: $(tail -n 1 "$results/proof.log")" && failed=$((failed + 1)) && return
+    try generate "$program" generate models/demo --backend cuda --ranks "$n" --raw --prompt "Tom has 12 apples" \
+      --max-tokens 60 --ignore-eos --prefill-chunk "$((n + 2))" --proof digest --out "$results/run$n" -q || return
   done
-  "$program" verify "$results/run1" "$results/run$few" >"$results/verify.json" 2>"$results/proof.log" ||
-    { echo "FAILED $name: verify: $(tail -n 1 "$results/proof.log")" && failed=$((failed + 1)); }
-  echo "$name: $(tail -n 1 "$results/proof.log")"
-}
-
-# check_model MODEL: every comparison of one model; counts go to its folder's `counts`.
-check_model() {
-  local model=$1 name between apart counts=(70 1 33)
-  name=$(basename "$model")
-  results=$all_results/$name graphs=("$few") failed=0 compared=0 texts=0
-  mkdir -p "$results"
-  if [ "$name" = demo ]; then counts=(2000) graphs=("${rank_counts[@]}"); fi
-  tokens "$model/config.json" "${counts[@]}" >"$results/tokens.json" || return
-  if ! "$program" score "$model" --tokens "$results/tokens.json" --out "$results/cpu.safetensors" -q 2>"$results/cpu.log"; then
-    echo "$name: $(cat "$results/cpu.log")"
-    # A family that is refused on a processor is refused everywhere.
-    grep -q "not supported yet" "$results/cpu.log" && echo "0 0 0 0 0" >"$results/counts"
-    return
-  fi
-  same_everywhere cpu "$name" "$model" "$results/tokens.json" --numerics portable
-  same_text "$name" "$model" 1 "${graphs[@]}"
-  between=$compared apart=0
-  if [ "$name" = demo ]; then same_proof "$name" "$model"; fi
-  if score one "$name" "$model" "$results/tokens.json"; then
-    same_everywhere one "$name" "$model" "$results/tokens.json"
-    apart=$(distance "$results/cpu.safetensors" "$results/one.safetensors") || return
-    python3 -c "import sys; sys.exit(not $apart <= 1e-3)" || { echo "FAR $name: $apart" && failed=$((failed + 1)); }
-  fi
-  echo "$name: $between words portable, $((compared - between)) exact and $apart from the processor's"
-  echo "$between $((compared - between)) $texts $failed $apart" >"$results/counts"
+  try verify "$program" verify "$results/run1" "$results/run$few"
+  echo "demo, records of 1 and $few ranks: $(tail -n 1 "$results/verify.log")"
 }
 
 "$program" doctor --backend cuda || exit 1
@@ -167,17 +93,13 @@ models=(models/demo)
 for model in tests/golden/cases/*; do
   [ -f "$model/config.json" ] && models+=("$model")
 done
-rm -f "$all_results"/*/counts
-for model in "${models[@]}"; do (check_model "$model"); done
-awk -v models="${#models[@]}" '
-  BEGIN { worst = 0 }
-  { portable += $1; exact += $2; texts += $3; failed += $4; if ($5 > worst) worst = $5 }
-  END {
-    failed += models - NR
-    printf "%d words of logits and tokens and %d texts equal the processor\47s; %d equal one rank\47s and are at most %s from " \
-      "the processor\47s; %d comparisons failed\n", portable, texts, exact, worst, failed
-    exit failed > 0
-  }' "$all_results"/*/counts || failed=$((failed + 1))
+list=$(IFS=, && echo "${rank_counts[*]}")
+"$layouts" --ranks "$list" "${models[@]}" || failed=$((failed + 1))
+python3 -c "import json; print(json.dumps([[(i * i * 37 + i * 11) % 4096 for i in range(333)]]))" >"$results/tokens.json"
+processes portable cpu
+processes exact cuda
+texts 1 "${rank_counts[@]}"
+records
 for sequences in 1 8 16; do
   "$program" bench models/demo --backend cuda --alone --rounds 3 -q --sequences $sequences || failed=$((failed + 1))
 done

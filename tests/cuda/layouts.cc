@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models on GPUs, by bytes: under the portable contract their logits are the processor's, under the exact one they are
+// those of one rank and near the processor's, for every count of ranks, transport, chunk, and for recorded steps. All
+// in one process, since starting to use a GPU takes longer than any of this.
+//   cuda_layouts_test [--ranks N,...] MODEL...
+// Ranks share the GPUs where they are fewer.
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdio>
+#include <string_view>
+
+#include "tests/support/model_runs.h"
+
+namespace trivet {
+namespace {
+
+using engine::EngineOptions;
+
+constexpr int kSkipped = 77;          // ctest's SKIP_RETURN_CODE
+constexpr double kTolerance = 0.001;  // that logits of the public implementation have, too
+
+// One way to run a model.
+struct Layout {
+  std::string name;
+  int64_t ranks = 1, chunk = 512;
+  comm::Transport transport = comm::Transport::kAuto;
+};
+
+// Steps of one token are recorded graphs; their logits cross borders of pages.
+std::vector<Layout> LayoutsOf(const std::vector<int64_t>& ranks, bool all_graphs) {
+  const int64_t few = std::find(ranks.begin(), ranks.end(), 3) != ranks.end() ? 3 : ranks.front();
+  std::vector<Layout> layouts = {{"1 rank", 1}, {"1 rank, chunks of 1", 1, 1}};
+  for (const int64_t n : ranks) layouts.push_back({fmt::format("{} ranks", n), n});
+  layouts.push_back({fmt::format("{} ranks through the host", few), few, 512, comm::Transport::kHost});
+  layouts.push_back({fmt::format("{} ranks, chunks of 7", few), few, 7});
+  for (const int64_t n : ranks) {
+    if (n == few || all_graphs) layouts.push_back({fmt::format("{} ranks, chunks of 1", n), n, 1});
+  }
+  return layouts;
+}
+
+EngineOptions OptionsOf(const Layout& layout, kernels::Contract contract) {
+  EngineOptions options;
+  options.backend = Backend::kCuda;
+  options.kernels.contract = contract;
+  options.layout.ranks = layout.ranks;
+  options.prefill_chunk = layout.chunk;
+  options.transport = layout.transport;
+  return options;
+}
+
+// What one model's runs came to.
+class ModelCheck {
+ public:
+  ModelCheck(std::string name, const engine::OpenedModel& model, support::TokenSet set)
+      : name_(std::move(name)), model_(model), set_(std::move(set)) {}
+
+  void Run(const std::vector<Layout>& layouts) {
+    std::vector<float> cpu, one;
+    if (!Score("the processor", {}, &cpu)) return;
+    for (const Layout& layout : layouts) portable_ += Compare(layout, kernels::Contract::kPortable, cpu);
+    if (!Score("1 rank, exact", OptionsOf(layouts[0], kernels::Contract::kMatrix), &one)) return;
+    for (const Layout& layout : layouts) exact_ += Compare(layout, kernels::Contract::kMatrix, one);
+    apart_ = support::LargestDifference(cpu, one);
+    if (!(apart_ <= kTolerance)) Fail("exact", fmt::format("logits are {} from the processor's", apart_));
+    std::printf(
+        "%s: %lld portable logits are the processor's, %lld exact ones those of one rank and within %.2g of it\n",
+        name_.c_str(), static_cast<long long>(portable_), static_cast<long long>(exact_), apart_);
+    std::fflush(stdout);
+  }
+
+  int failed() const { return failed_; }
+  int64_t compared() const { return portable_ + exact_; }
+
+ private:
+  bool Score(const std::string& what, const EngineOptions& options, std::vector<float>* logits) {
+    Result<std::vector<float>> scored = support::Logits(model_, options, set_);
+    if (!scored.ok()) return Fail(what, scored.error().message);
+    *logits = std::move(scored).value();
+    return true;
+  }
+  // Logits that are equal, if all are.
+  int64_t Compare(const Layout& layout, kernels::Contract contract, const std::vector<float>& expected) {
+    const std::string what =
+        fmt::format("{}, {}", contract == kernels::Contract::kPortable ? "portable" : "exact", layout.name);
+    std::vector<float> found;
+    if (!Score(what, OptionsOf(layout, contract), &found)) return 0;
+    const std::string difference = support::FirstDifference(expected, found, model_.geometry.vocab);
+    if (!difference.empty()) return Fail(what, difference);
+    return static_cast<int64_t>(found.size());
+  }
+  bool Fail(const std::string& what, const std::string& why) {
+    std::printf("FAILED %s, %s: %s\n", name_.c_str(), what.c_str(), why.c_str());
+    ++failed_;
+    return false;
+  }
+
+  const std::string name_;
+  const engine::OpenedModel& model_;
+  const support::TokenSet set_;
+  int failed_ = 0;
+  int64_t portable_ = 0, exact_ = 0;
+  double apart_ = 0;
+};
+
+support::TokenSet TokensOf(const engine::OpenedModel& model, bool many) {
+  if (many) {
+    support::GoldenCase some;
+    some.tokens = support::RandomTokens(60, model.geometry.vocab, 60);
+    return support::TwoThousandTokens({some}, model.geometry.vocab);
+  }
+  support::TokenSet set;
+  for (const int64_t count : {150, 1, 33}) {
+    set.push_back(support::RandomTokens(count, model.geometry.vocab, static_cast<uint64_t>(count)));
+  }
+  return set;
+}
+
+// The counts of "N,...", or nothing.
+std::vector<int64_t> ParseCounts(std::string_view text) {
+  std::vector<int64_t> counts;
+  while (!text.empty()) {
+    const std::string_view one = text.substr(0, text.find(','));
+    text.remove_prefix(std::min(text.size(), one.size() + 1));
+    int64_t count = 0;
+    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), count);
+    if (error != std::errc() || end != one.data() + one.size() || count < 2 || count > 16) return {};
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+int CheckModels(const std::vector<std::string>& models, const std::vector<int64_t>& ranks) {
+  int failed = 0;
+  int64_t compared = 0;
+  for (const std::string& dir : models) {
+    const std::string name = dir.substr(dir.rfind('/') + 1);
+    const Result<engine::OpenedModel> model = engine::OpenModel(dir, dir);
+    if (!model.ok()) {
+      std::printf("%s: %s\n", name.c_str(), model.error().message.c_str());
+      failed += model.error().code == Code::kUnsupported ? 0 : 1;  // what is refused is refused everywhere
+      continue;
+    }
+    // The first model is compared at length.
+    const bool first = dir == models.front();
+    ModelCheck check(name, *model, TokensOf(*model, first));
+    check.Run(LayoutsOf(ranks, first));
+    failed += check.failed();
+    compared += check.compared();
+  }
+  std::printf("%lld logits compared by bytes, %d comparisons failed\n", static_cast<long long>(compared), failed);
+  return failed == 0 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace trivet
+
+int main(int argc, char** argv) {
+  std::vector<std::string> models;
+  std::vector<int64_t> ranks = {2, 3, 5, 7};
+  for (int i = 1; i < argc; ++i) {
+    if (std::string_view(argv[i]) == "--ranks" && i + 1 < argc) {
+      ranks = trivet::ParseCounts(argv[++i]);
+    } else {
+      models.emplace_back(argv[i]);
+    }
+  }
+  if (ranks.empty() || models.empty()) {
+    std::fprintf(stderr, "expected [--ranks N,...] MODEL... with counts of 2 to 16\n");
+    return 2;
+  }
+  int devices = 0;
+  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
+    std::printf("no CUDA device: skipped\n");
+    return trivet::kSkipped;
+  }
+  return trivet::CheckModels(models, ranks);
+}
