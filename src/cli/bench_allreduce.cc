@@ -6,16 +6,19 @@
 #include <cmath>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "cli/bench_group.h"
+#include "cli/options.h"
+#include "comm/nccl.h"
 #include "device/buffer.h"
 #include "device/graph.h"
+#include "engine/rank.h"
 
 namespace trivet::cli {
 namespace {
@@ -25,74 +28,126 @@ constexpr int64_t kKiB = 1024, kMiB = 1024 * kKiB;
 constexpr int64_t kSizes[] = {1 * kKiB,  4 * kKiB,   8 * kKiB,   16 * kKiB,  32 * kKiB,  40 * kKiB,
                               64 * kKiB, 128 * kKiB, 256 * kKiB, 320 * kKiB, 512 * kKiB, 1 * kMiB,
                               2 * kMiB,  4 * kMiB,   8 * kMiB,   20 * kMiB,  80 * kMiB};
-constexpr int64_t kRounds = 15;
 
 struct Flags {
   GroupFlags group;
-  std::string type = "int64", algorithm = "auto";
-  int64_t soak = 0;
+  std::string type = "int64", algorithm = "auto", nccl;
+  int64_t soak = 0, norm = 0;
 };
 
-double Median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
+// One by one, and inside a recorded graph where there can be one.  Units: microseconds.
+struct Times {
+  double eager = 0;
+  std::optional<double> graph;
+
+  double best() const { return graph.value_or(eager); }
+  std::string Text() const {
+    return fmt::format("eager {:9.2f} us  graph {:>9} us", eager, graph ? fmt::format("{:.2f}", *graph) : "-");
+  }
+  void AddTo(Json* line, const std::string& prefix) const {
+    (*line)[prefix + "eager_us"] = eager;
+    if (graph) (*line)[prefix + "graph_us"] = *graph;
+  }
+};
+
+Result<Times> TimesOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& call) {
+  const auto work = [&]() -> Status {
+    for (int64_t i = 0; i < calls; ++i) TRY(call());
+    return {};
+  };
+  Times times;
+  TRY_ASSIGN(times.eager, TimeOf(rank, calls, work));
+  if (Records(rank)) {
+    TRY_ASSIGN(times.graph, GraphTimeOf(rank, calls, work));
+  }
+  return times;
 }
 
-// Microseconds of one of `calls` sums that `work` asks for, the median of several rounds.
-Result<double> TimeOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& work) {
-  std::vector<double> times;
-  for (int64_t round = -2; round < kRounds; ++round) {
-    TRY(rank.comm.Wait());
-    TRY(rank.comm.Barrier());
-    const int64_t begin = NowUs();
-    TRY(work());
-    TRY(rank.comm.Wait());
-    if (round >= 0) times.push_back(static_cast<double>(NowUs() - begin) / static_cast<double>(calls));
+// One size: our times, and NCCL's when it was asked for.
+struct SizeTimes {
+  int64_t bytes = 0;
+  const char* algorithm = "";
+  Times ours;
+  std::optional<Times> nccl;
+};
+
+void Print(const Flags& flags, const SizeTimes& size) {
+  const double rate = static_cast<double>(size.bytes) / size.ours.best();  // MB/s
+  if (flags.group.json) {
+    Json line = {
+        {"ranks", flags.group.ranks}, {"type", flags.type}, {"bytes", size.bytes}, {"algorithm", size.algorithm}};
+    size.ours.AddTo(&line, "");
+    line["bytes_per_s"] = rate * 1e6;
+    if (size.nccl) size.nccl->AddTo(&line, "nccl_");
+    std::puts(DumpJson(line).c_str());
+  } else {
+    std::printf("%10ld bytes  %-8s  %s  %8.2f GB/s%s\n", size.bytes, size.algorithm, size.ours.Text().c_str(),
+                rate * 1e-3, size.nccl ? fmt::format("   NCCL  {}", size.nccl->Text()).c_str() : "");
   }
-  return Median(times);
+  std::fflush(stdout);
 }
 
 template <class T>
 Status TimeSizes(const Flags& flags, const GroupRank& rank) {
   if (flags.algorithm != "auto") {
-    if (rank.comm.peer() == nullptr) {
-      return MakeError(Code::kUnsupported,
-                       "--algorithm: expected ranks that exchange in memory of their GPUs, found others; use auto");
-    }
-    rank.comm.peer()->Insist(flags.algorithm == "one-shot" ? comm::Algorithm::kOneShot : comm::Algorithm::kTwoShot);
+    rank.comm.Insist(flags.algorithm == "one-shot" ? comm::Algorithm::kOneShot : comm::Algorithm::kTwoShot);
   }
-  const bool graphs = rank.device.backend() == Backend::kCuda && rank.comm.recordable();
+  std::unique_ptr<comm::Nccl> nccl;
+  if (!flags.nccl.empty()) {
+    TRY_ASSIGN(nccl, comm::Nccl::Make(&rank.comm, rank.device, flags.nccl));
+    if (rank.comm.rank() == 0) std::fprintf(stderr, "NCCL %s\n", nccl->Version().c_str());
+  }
   TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, *std::rbegin(kSizes), "message"));
   if (rank.device.backend() == Backend::kCpu) std::fill_n(buffer.data(), buffer.bytes(), std::byte{0});
   for (const int64_t bytes : kSizes) {
     const std::span<T> values = buffer.As<T>().first(static_cast<size_t>(bytes) / sizeof(T));
     const int64_t calls = std::clamp<int64_t>(64 * kMiB / bytes, 1, 100);
-    const auto work = [&]() -> Status {
-      for (int64_t call = 0; call < calls; ++call) TRY(rank.comm.AllReduce(values));
-      return {};
-    };
-    TRY_ASSIGN(const double eager, TimeOf(rank, calls, work));
-    double graph = 0;
-    if (graphs) {
-      TRY_ASSIGN(const device::Graph recorded, device::Graph::Record(work));
-      TRY(rank.comm.Barrier());
-      TRY_ASSIGN(graph, TimeOf(rank, calls, [&]() -> Status {
-                   recorded.Launch();
-                   return {};
-                 }));
+    SizeTimes size{bytes, comm::AlgorithmName(rank.comm.Choose<T>(bytes)), {}, {}};
+    TRY_ASSIGN(size.ours, TimesOf(rank, calls, [&] { return rank.comm.AllReduce(values); }));
+    if (nccl != nullptr) {
+      TRY_ASSIGN(size.nccl, TimesOf(rank, calls, [&] { return nccl->AllReduce(values); }));
+    }
+    if (rank.comm.rank() == 0) Print(flags, size);
+  }
+  return {};
+}
+
+// Time of a sum with the norm behind it, as two kernels and as one, for as few rows as decoding has.
+template <class T>
+Status TimeNorms(const Flags& flags, const GroupRank& rank) {
+  constexpr int64_t kMostRows = 8, kCalls = 50;
+  const int64_t n = flags.norm;
+  TRY_ASSIGN(const kernels::Kernels chosen, kernels::SelectKernels(engine::TargetOf(rank.device), {}));
+  TRY_ASSIGN(device::Buffer sums, device::Buffer::Make(rank.device, kMostRows * n * 8, "sums"));
+  TRY_ASSIGN(device::Buffer rows, device::Buffer::Make(rank.device, (2 * kMostRows + 1) * n * 4, "rows"));
+  if (rank.device.backend() == Backend::kCpu) {
+    std::fill_n(sums.data(), sums.bytes(), std::byte{0});
+    std::fill_n(rows.data(), rows.bytes(), std::byte{0});
+  }
+  kernels::AddNorm::Args args;
+  args.x = rows.As<float>().data(), args.y = args.x + kMostRows * n, args.weight = args.y + kMostRows * n;
+  args.n = n, args.eps = 1e-6F;
+  if constexpr (std::is_same_v<T, int64_t>) args.sums_fixed = sums.As<T>().data();
+  if constexpr (std::is_same_v<T, float>) args.sums_fast = sums.As<T>().data();
+  for (args.end = 1; args.end <= kMostRows; ++args.end) {
+    TRY_ASSIGN(const Times apart, TimesOf(rank, kCalls, [&]() -> Status {
+                 TRY(rank.comm.AllReduce(sums.As<T>().first(static_cast<size_t>(args.end * n))));
+                 chosen.add_norm->run(args);
+                 return {};
+               }));
+    std::optional<Times> joined;
+    if (rank.comm.JoinsNorm(args)) {
+      TRY_ASSIGN(joined, TimesOf(rank, kCalls, [&] { return rank.comm.AllReduceAddNorm(args); }));
     }
     if (rank.comm.rank() != 0) continue;
-    const char* algorithm = comm::AlgorithmName(rank.comm.Choose(bytes));
-    const double best = graphs ? graph : eager;
     if (flags.group.json) {
-      Json line = {
-          {"ranks", flags.group.ranks}, {"type", flags.type}, {"bytes", bytes},
-          {"algorithm", algorithm},     {"eager_us", eager},  {"bytes_per_s", static_cast<double>(bytes) / best * 1e6}};
-      if (graphs) line["graph_us"] = graph;
+      Json line = {{"ranks", flags.group.ranks}, {"type", flags.type}, {"rows", args.end}, {"n", n}};
+      apart.AddTo(&line, "apart_");
+      if (joined) joined->AddTo(&line, "joined_");
       std::puts(DumpJson(line).c_str());
     } else {
-      std::printf("%10ld bytes  %-8s  eager %9.2f us  graph %9s us  %8.2f GB/s\n", bytes, algorithm, eager,
-                  graphs ? fmt::format("{:.2f}", graph).c_str() : "-", static_cast<double>(bytes) / best * 1e-3);
+      std::printf("%ld rows of %ld   sum, then norm: %s   as one: %s\n", args.end, n, apart.Text().c_str(),
+                  joined ? joined->Text().c_str() : "-");
     }
     std::fflush(stdout);
   }
@@ -196,6 +251,7 @@ class Soak {
 };
 
 constexpr int64_t kMostSums = 10000000000;  // a month of them
+constexpr int64_t kMostNorm = 1000000;
 
 Status Execute(const Flags& flags) {
   if (flags.type != "int64" && flags.type != "float") {
@@ -211,7 +267,13 @@ Status Execute(const Flags& flags) {
     return MakeError(Code::kUsage, fmt::format("--soak: expected 1 to {} sums, found {}; choose a count in that range",
                                                kMostSums, flags.soak));
   }
+  if (flags.norm < 0 || flags.norm > kMostNorm) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--norm: expected 1 to {} channels, found {}; choose a width in that range", kMostNorm,
+                                 flags.norm));
+  }
   TRY(RunGroup(flags.group, [&](const GroupRank& rank) -> Status {
+    if (flags.norm > 0) return flags.type == "int64" ? TimeNorms<int64_t>(flags, rank) : TimeNorms<float>(flags, rank);
     if (flags.soak > 0) {
       TRY_ASSIGN(const std::unique_ptr<Soak> soak, Soak::Make(rank));
       return soak->Run(flags.soak);
@@ -233,8 +295,17 @@ std::function<Status()> AddBenchAllReduce(CLI::App* app) {
   auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->group.Add(app);
   app->add_option("--type", flags->type, "int64, which exact sums travel as, or float");
-  app->add_option("--algorithm", flags->algorithm, "of sums between GPUs: one-shot, two-shot, or auto: by size");
-  app->add_option("--soak", flags->soak, "instead: check so many sums of sizes and types that change at random");
+  app->add_option("--algorithm", flags->algorithm, "of sums: one-shot, two-shot, or auto: by size");
+  CLI::Option* soak =
+      app->add_option("--soak", flags->soak, "instead: check so many sums of sizes and types that change at random");
+  RefuseEmpty(app->add_option("--nccl", flags->nccl,
+                              "also time the sums of NCCL, from this library, such as libnccl.so.2; every rank needs a "
+                              "GPU of its own"));
+  app->add_option(
+         "--norm", flags->norm,
+         "instead: time sums of 1 to 8 rows of so many channels with the residual and norm behind them, as two "
+         "kernels and as one")
+      ->excludes(soak);
   return [flags] { return Execute(*flags); };
 }
 

@@ -19,8 +19,11 @@ struct GroupFlags {
   std::string launch = "threads";
   std::string backend = "cpu";
   std::string transport = "auto";
+  std::string tuning = "auto";
   bool json = false;
   void Add(CLI::App* app);
+  /// The same without what `trivet tune` chooses itself: ranks, launch and tuning.
+  void AddWay(CLI::App* app);
   /// Errors:  kUsage for what no group can be.
   Status Check() const;
 };
@@ -33,8 +36,18 @@ struct GroupRank {
 };
 
 /// Starts the ranks, runs `body` on each of them and waits for all.
-/// Errors:  kUsage; those of connecting; the first cause when a rank failed.
+/// Errors:  kUsage; those of comm::Tuning::Open and of connecting; the first cause when a rank failed.
 Status RunGroup(const GroupFlags& flags, const std::function<Status(const GroupRank& rank)>& body);
+
+/// Microseconds of one of `calls` equal parts of `work`, the median of several rounds.  Ranks: collective.
+Result<double> TimeOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& work);
+/// Whether sums of these ranks can be part of a recorded graph, as those of a decode step are.
+bool Records(const GroupRank& rank);
+/// As TimeOf, of `work` that is recorded once and then repeated as a graph.
+Result<double> GraphTimeOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& work);
+
+/// --tuning, of whatever makes sums.
+void AddTuning(CLI::App* app, std::string* tuning);
 
 /// Adds `trivet bench allreduce` and `trivet bench p2p`; each gives back what to run.
 std::function<Status()> AddBenchAllReduce(CLI::App* app);

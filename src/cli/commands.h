@@ -50,6 +50,8 @@ Run AddPad(CLI::App* app);
 Run AddQuantize(CLI::App* app);
 /// Measures decode and prefill.
 Run AddBench(CLI::App* app);
+/// Measures where the forms of a sum over ranks cross, and keeps it.
+Run AddTune(CLI::App* app);
 /// Says which way and which rows are taken, and why the others are not.
 Run AddExplain(CLI::App* app);
 /// Shows the machine, the kernel rows and what was chosen.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/str.h"
+#include "cli/bench_group.h"
 #include "cli/commands.h"
 #include "engine/rank.h"
 
@@ -14,10 +15,27 @@ namespace trivet::cli {
 namespace {
 
 struct Flags {
-  std::string rows, backend = "cpu";
+  std::string rows, backend = "cpu", tuning = "auto";
 };
 
+// What was measured here, way by way.
+void PrintTuning(const comm::Tuning& tuning, const device::Device& device) {
+  const std::string machine = comm::TuningFingerprint(device);
+  const std::vector<comm::TunedWay> ways = tuning.Of(machine);
+  if (ways.empty()) {
+    std::printf("sums             forms cross where built in: %s\n",
+                tuning.path().empty()
+                    ? tuning.why().c_str()
+                    : fmt::format("{} has nothing for this machine ({})", tuning.path(), machine).c_str());
+  }
+  for (const comm::TunedWay& of : ways) {
+    std::printf("sums             %s: one-shot up to %ld bytes of int64, %ld of float32 (%s)\n", of.way.Name().c_str(),
+                of.one_shot.int64_bytes, of.one_shot.float32_bytes, tuning.path().c_str());
+  }
+}
+
 Status Print(const Flags& flags) {
+  TRY_ASSIGN(const comm::Tuning tuning, comm::Tuning::Open(flags.tuning));
   TRY_ASSIGN(const Backend backend, ParseBackend(flags.backend));
   TRY_ASSIGN(const device::Device device, device::Device::Open(backend, 0));
   const kernels::Target target = engine::TargetOf(device);
@@ -29,6 +47,7 @@ Status Print(const Flags& flags) {
     std::printf("device 0         %s, compute capability %.1f, %s free\n", device.name(),
                 static_cast<double>(device.level()) / 10, HumanBytes(static_cast<double>(device.FreeBytes())).c_str());
   }
+  PrintTuning(tuning, device);
   std::printf("\n%-16s %-24s %s\n", "kernel family", "chosen row", "rows this machine runs");
   const std::vector<std::string> names = chosen.Names();
   const std::vector<std::vector<std::string>> runnable = kernels::RunnableRows(target);
@@ -46,6 +65,7 @@ Run AddDoctor(CLI::App* app) {
   auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   app->add_option("--rows", flags->rows, "kernel rows: a suffix such as ref, avx2 or avx512");
   app->add_option("--backend", flags->backend, "cpu or cuda");
+  AddTuning(app, &flags->tuning);
   return [flags] { return Print(*flags); };
 }
 

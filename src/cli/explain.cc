@@ -28,26 +28,13 @@ struct Answer {
   kernels::RowAnswer row;
 };
 
-// The longest message that goes in one shot, by asking.
-int64_t OneShotLimit(const comm::Communicator& comm) {
-  int64_t low = 0, high = int64_t{1} << 40;
-  while (low < high) {
-    const int64_t middle = low + (high - low + 1) / 2;
-    if (comm.Choose(middle) == comm::Algorithm::kOneShot) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
 // What rank 0 found when all ranks made the sum.
 struct Made {
   comm::CollectiveFacts facts;
   std::string detour;
   bool peer = false;
-  int64_t one_shot_limit = 0;
+  comm::CrossoverChoice crossovers;
+  int64_t one_shot_bytes = 0;  // of them, for parts of this type
 };
 
 template <class T>
@@ -57,7 +44,8 @@ Status Sum(const GroupRank& rank, int64_t bytes, Made* made) {
   TRY(rank.comm.AllReduce(buffer.As<T>()));
   TRY(rank.comm.Wait());
   if (rank.comm.rank() > 0) return {};
-  *made = {rank.comm.last(), rank.comm.detour(), rank.comm.peer() != nullptr, OneShotLimit(rank.comm)};
+  *made = {rank.comm.last(), rank.comm.detour(), rank.comm.peer() != nullptr, rank.comm.crossovers(),
+           rank.comm.crossovers().one_shot.Of<T>()};
   return {};
 }
 
@@ -65,12 +53,16 @@ std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
   std::string no_peer = made.detour;
   if (no_peer.empty()) no_peer = "ranks are on the processor";
   const bool one = made.facts.actual == comm::AlgorithmName(comm::Algorithm::kOneShot);
-  const std::string size = fmt::format("{} bytes, and one shot goes up to {}", flags.bytes, made.one_shot_limit);
+  const std::string size = fmt::format("{} bytes, and one shot goes up to {}", flags.bytes, made.one_shot_bytes);
   const std::string as = fmt::format("{} parts of {}, sum in {}, order: {}, rounded: {}", flags.group.ranks,
                                      made.facts.payload, made.facts.accumulate, made.facts.order, made.facts.round_at);
+  const bool measured = made.crossovers.measured;
+  const std::string& reason = made.crossovers.reason;
   const bool exact = flags.numerics != "fast";
   return {{"transport", {"peer", made.peer, made.peer ? "every GPU reaches the others" : no_peer}},
           {"transport", {"host", !made.peer, made.peer ? "peer stands before it" : "memory that all ranks share"}},
+          {"crossover", {"measured", measured, reason}},
+          {"crossover", {"built-in", !measured, measured ? "measured on this machine" : "the only one left"}},
           {"algorithm", {"one-shot", one, size}},
           {"algorithm", {"two-shot", !one, size}},
           {"sum", {"int64", exact, exact ? as : "--numerics fast adds in float32"}},

@@ -37,6 +37,7 @@ constexpr Command kCommands[] = {
     {"pad", "write a checkpoint whose axes divide by a rank count, for other engines", trivet::cli::AddPad},
     {"quantize", "write a checkpoint with its large matrices in FP8 or MXFP4", trivet::cli::AddQuantize},
     {"bench", "measure decode and prefill, interleaved", trivet::cli::AddBench},
+    {"tune", "measure where sums over ranks change form, and keep it for later runs", trivet::cli::AddTune},
     {"explain", "which way and which kernel rows a sum or a family takes, and why not the others",
      trivet::cli::AddExplain},
     {"doctor", "the machine, the kernel rows, and which would run", trivet::cli::AddDoctor},

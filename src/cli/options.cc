@@ -9,6 +9,7 @@
 
 #include "base/list.h"
 #include "base/str.h"
+#include "cli/bench_group.h"
 #include "cli/progress.h"
 #include "engine/knobs.h"
 
@@ -145,6 +146,7 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--backend", backend, "cpu, or cuda: rank r runs on GPU r modulo their number");
   app->add_option("--transport", transport,
                   "between ranks on GPUs: peer, in memory of the GPUs; host; auto: peer where they reach each other");
+  AddTuning(app, &tuning);
   app->add_option(
       "--numerics", numerics,
       "exact: the same bits for every layout; portable: and on every backend, without matrix units; fast: for the same "
@@ -185,6 +187,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   TRY_ASSIGN(options.launch, engine::ParseLaunch(launch));
   TRY_ASSIGN(options.backend, ParseBackend(backend));
   TRY_ASSIGN(options.transport, comm::ParseTransport(transport));
+  TRY_ASSIGN(options.tuning, comm::Tuning::Open(tuning));
   TRY(engine::SetNumerics(numerics, &options));
   options.kernels.rows = rows;
   TRY(AddForce(force, &options));

@@ -67,6 +67,7 @@ struct EngineFlags {
   std::string launch = "threads";
   std::string backend = "cpu";
   std::string transport = "auto";
+  std::string tuning = "auto";
   std::string numerics = "exact";
   std::string rows;
   std::vector<std::string> force;

@@ -11,13 +11,6 @@
 namespace trivet::comm {
 namespace {
 
-// Below this the second wait of the two-shot form costs more than the reads it saves: a wait between running ranks
-// takes a few microseconds, in which one core reads about 32 kB.
-constexpr int64_t kOneShotBytes = 32768;
-
-// Longest piece of a reduction: parts and result of a few ranks stay in a core's second-level cache.
-constexpr int64_t kPieceBytes = 262144;
-
 // What stands before the columns of one rank in a gather: where they belong, in a line of its own.
 constexpr int64_t kGatherHeaderBytes = 64;
 
@@ -56,6 +49,7 @@ CollectiveFacts FactsOf() {
 }  // namespace
 
 Communicator::Communicator(Group* group, int64_t rank, const Fault& fault) : group_(group), rank_(rank), fault_(fault) {
+  crossovers_ = Tuning().Choose("", {Backend::kCpu, false, size()});
   fault_.rank = -1;
   for (int64_t member = 0; member < group->ranks(); ++member) {
     if (group->InWhole(member) == fault.rank) fault_.rank = member;
@@ -73,9 +67,16 @@ class Communicator::Timer {
   const int64_t begin_ = NowUs();
 };
 
-Status Communicator::Connect(const device::Device& device, Transport transport) {
+Status Communicator::Connect(const device::Device& device, Transport transport, const Tuning& tuning) {
   device_ = device;
-  if (device.backend() == Backend::kCpu) {
+  TRY(ConnectPeers(transport));
+  const std::string machine = tuning.path().empty() ? "" : TuningFingerprint(device);
+  crossovers_ = tuning.Choose(machine, {device.backend(), peer_ != nullptr, size()});
+  return {};
+}
+
+Status Communicator::ConnectPeers(Transport transport) {
+  if (device_.backend() == Backend::kCpu) {
     if (transport != Transport::kPeer) return {};
     return MakeError(Code::kUnsupported,
                      "--transport peer: expected ranks on GPUs, found them on the processor; use --backend cuda");
@@ -87,7 +88,7 @@ Status Communicator::Connect(const device::Device& device, Transport transport) 
     detour_ = "the planted fault changes sums there";
   } else {
     Result<std::unique_ptr<PeerTransport>> made =
-        PeerTransport::Make(group_, rank_, device, transport == Transport::kPeer);
+        PeerTransport::Make(group_, rank_, device_, transport == Transport::kPeer);
     if (made.ok()) {
       peer_ = std::move(made).value();
       return {};
@@ -111,9 +112,9 @@ Status Communicator::Wait() {
   return peer_ == nullptr ? Status() : peer_->Check();
 }
 
-Algorithm Communicator::Choose(int64_t bytes) const {
-  if (peer_ != nullptr) return peer_->Choose(bytes);
-  return bytes <= kOneShotBytes ? Algorithm::kOneShot : Algorithm::kTwoShot;
+void Communicator::Insist(Algorithm algorithm) {
+  const int64_t bytes = algorithm == Algorithm::kOneShot ? INT64_MAX : 0;
+  crossovers_.one_shot = {bytes, bytes};
 }
 
 Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
@@ -146,18 +147,37 @@ Status Communicator::Reduce(std::span<T> values) {
   if (size() > 1) last_ = FactsOf<T>();
   if (peer_ != nullptr) {
     if (group_->aborted()) return group_->AbortError();
-    last_.configured = last_.actual = AlgorithmName(Choose(static_cast<int64_t>(values.size_bytes())));
-    peer_->AllReduce(values);
+    last_.configured = last_.actual = AlgorithmName(Choose<T>(static_cast<int64_t>(values.size_bytes())));
+    peer_->AllReduce(values, crossovers_.one_shot.Of<T>());
     return {};
   }
   if (size() > 1) {
-    last_.configured = AlgorithmName(Choose(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kPieceBytes}))));
+    last_.configured =
+        AlgorithmName(Choose<T>(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kHostPieceBytes}))));
   }
-  const size_t most = kPieceBytes / sizeof(T);
+  const size_t most = kHostPieceBytes / sizeof(T);
   for (size_t begin = 0; begin < values.size(); begin += most) {
     TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
   }
   if constexpr (!std::is_same_v<T, uint32_t>) ++site_;
+  return {};
+}
+
+bool Communicator::JoinsNorm(const kernels::AddNorm::Args& args) const {
+  if (peer_ == nullptr || args.begin != 0) return false;
+  const bool fixed = args.sums_fixed != nullptr;
+  const int64_t part_bytes = fixed ? sizeof(int64_t) : sizeof(float), bytes = args.end * args.n * part_bytes;
+  const Algorithm form = fixed ? Choose<int64_t>(bytes) : Choose<float>(bytes);
+  return form == Algorithm::kOneShot && peer_->ServesNorm(args.end, args.n, part_bytes);
+}
+
+Status Communicator::AllReduceAddNorm(const kernels::AddNorm::Args& args) {
+  CHECK(JoinsNorm(args));
+  const Timer timer(this);
+  last_ = args.sums_fixed != nullptr ? FactsOf<int64_t>() : FactsOf<float>();
+  if (group_->aborted()) return group_->AbortError();
+  last_.configured = last_.actual = AlgorithmName(Algorithm::kOneShot);
+  peer_->SumAddNorm(args);
   return {};
 }
 
@@ -197,7 +217,7 @@ Status Communicator::ReducePiece(std::span<T> values) {
   device_.Download(part.data(), values.data(), bytes);
   if constexpr (!std::is_same_v<T, uint32_t>) Spoil(part);
   TRY(group_->Barrier(rank_));
-  Algorithm algorithm = Choose(bytes);
+  Algorithm algorithm = Choose<T>(bytes);
   if (fault_.kind == FaultKind::kFallback) {
     algorithm = algorithm == Algorithm::kOneShot ? Algorithm::kTwoShot : Algorithm::kOneShot;
   }

@@ -14,7 +14,9 @@
 #include "comm/group.h"
 #include "comm/peer_transport.h"
 #include "comm/transport.h"
+#include "comm/tuning.h"
 #include "device/device.h"
+#include "kernels/norm.h"
 
 namespace trivet::comm {
 
@@ -52,16 +54,24 @@ class Communicator {
 
   /// Says where the values that AllReduce and GatherColumns are given live, and how they go to the other ranks; without
   /// it they live in the processor's memory.
-  /// Ranks:   collective.
+  ///   tuning   says where their forms cross, if it knows this machine
+  /// Ranks:   collective; the same tuning on all.
   /// Errors:  kUnsupported with the reason when `transport` is kPeer and the group has no such way; kPeer.
-  Status Connect(const device::Device& device, Transport transport);
+  Status Connect(const device::Device& device, Transport transport, const Tuning& tuning = Tuning());
   /// Ends that in order.  Ranks: collective.  Errors: kPeer.
   Status Close();
 
   /// Why ranks on GPUs exchange through the host; empty when they do not.
   const std::string& detour() const { return detour_; }
-  /// How a sum of `bytes` is made.
-  Algorithm Choose(int64_t bytes) const;
+  /// Up to how many bytes sums go one-shot, and why.
+  const CrossoverChoice& crossovers() const { return crossovers_; }
+  /// How a sum of `bytes` in parts of type T is made.
+  template <class T>
+  Algorithm Choose(int64_t bytes) const {
+    return bytes <= crossovers_.one_shot.Of<T>() ? Algorithm::kOneShot : Algorithm::kTwoShot;
+  }
+  /// Makes sums that way from here on, whatever their size. For measurements.  Ranks: the same on all.
+  void Insist(Algorithm algorithm);
   /// The way between GPUs, or null; for measurements.
   PeerTransport* peer() const { return peer_.get(); }
 
@@ -80,6 +90,13 @@ class Communicator {
   Status AllReduce(std::span<int64_t> values);
   Status AllReduce(std::span<float> values);
   Status AllReduce(std::span<uint32_t> values);
+
+  /// Whether AllReduceAddNorm makes that sum and norm in one kernel: between GPUs, of as few rows as decoding has.
+  bool JoinsNorm(const kernels::AddNorm::Args& args) const;
+  /// AllReduce of the sums in `args`, rows [0, args.end), and AddNorm after it, where JoinsNorm; the bytes are those of
+  /// one after the other.
+  /// Errors:  kPeer.
+  Status AllReduceAddNorm(const kernels::AddNorm::Args& args);
 
   /// Gathers column ranges of a matrix on rank 0.
   ///   full     rank 0: [rows, full_columns] float32; others: empty
@@ -114,6 +131,7 @@ class Communicator {
 
  private:
   class Timer;
+  Status ConnectPeers(Transport transport);
   template <class T>
   Status Reduce(std::span<T> values);
   template <class T>
@@ -139,6 +157,7 @@ class Communicator {
   device::Device device_;
   std::unique_ptr<PeerTransport> peer_;
   std::string detour_;
+  CrossoverChoice crossovers_;
   std::vector<std::byte> staging_;  // for values of another device
   int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
   int64_t site_ = 0;

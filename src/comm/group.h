@@ -23,6 +23,9 @@ inline constexpr int64_t kMaxGroup = 16;
 /// Bytes one rank can hand over at a time; longer messages pass in pieces.
 inline constexpr int64_t kSlotBytes = int64_t{4} << 20;
 
+/// Longest piece of a sum through the host: parts and result of a few ranks stay in a core's second-level cache.
+inline constexpr int64_t kHostPieceBytes = 262144;
+
 /// What a group is made with.
 struct GroupOptions {
   int64_t ranks = 1;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "comm/peer_rules.h"
+#include "kernels/norm.h"
 
 namespace trivet::comm::cuda {
 
@@ -28,6 +29,12 @@ void OneShot(const Peers& peers, int64_t blocks, T* values, int64_t count);
 /// The same by shares, for whole units of 16 bytes, at most kPeerPieceBytes.
 template <class T>
 void TwoShot(const Peers& peers, int64_t blocks, T* values, int64_t count);
+
+/// Of a sum that goes into a norm: blocks that share a row, which are a cluster, and the longest row.
+inline constexpr int64_t kNormBlocks = 8, kNormLongest = 16384;
+/// Adds args.sums_* up over ranks by packets, then does what AddNorm does, for rows [0, args.end): kNormBlocks blocks a
+/// row, at most kPacketWords * 8 bytes of sums, rows of whole words. Needs compute capability 9.0.
+void SumAddNorm(const Peers& peers, const kernels::AddNorm::Args& args);
 
 /// What one rank adds to a matrix.
 struct Columns {

@@ -22,6 +22,7 @@ constexpr int64_t kUnitBytes = 16;
 struct PeerTransport::Offer {
   device::PeerHandle handle;
   int64_t processors = 0;
+  int64_t level = 0;
   bool failed = false;
   Code code = Code::kUnsupported;
   char message[1024] = {};
@@ -69,6 +70,7 @@ Status PeerTransport::MakeOwn() {
   peers_.signals = static_cast<Signals*>(page_.on_device());
   offer(rank_).handle = memory_.handle();
   offer(rank_).processors = cuda::Processors();
+  offer(rank_).level = device_.level();
   device_.Wait();  // the memory is zero before others write to it
   return {};
 }
@@ -88,10 +90,12 @@ Status PeerTransport::JudgeSharing() const {
 
 Status PeerTransport::OpenAll() {
   processors_ = offer(rank_).processors;
+  level_ = offer(rank_).level;
   for (int64_t rank = 0; rank < group_->ranks(); ++rank) {
     const device::PeerHandle& handle = offer(rank).handle;
     TRY_ASSIGN(peers_.memory[rank], memory_.Open(handle));
     processors_ = std::min(processors_, offer(rank).processors);
+    level_ = std::min(level_, offer(rank).level);
     int64_t on_device = 0;
     for (int64_t other = 0; other < group_->ranks(); ++other) {
       on_device += offer(other).handle.ordinal == handle.ordinal ? 1 : 0;
@@ -107,11 +111,12 @@ Status PeerTransport::Probe() {
   const int64_t factor = group_->ranks() * (group_->ranks() + 1) / 2;
   // Not in memory of its own: freeing that would wait for the whole GPU, where others may already wait for this rank.
   auto* there = reinterpret_cast<int64_t*>(memory_.data() + peers_.layout.Matrix());
-  for (const int64_t bytes : {OneShotBytes(group_->ranks()), kPeerPieceBytes}) {
+  const int64_t one_shot_bytes = OneShotBytes(group_->ranks());
+  for (const int64_t bytes : {one_shot_bytes, kPeerPieceBytes}) {
     std::vector<int64_t> values(static_cast<size_t>(bytes) / sizeof(int64_t));
     for (size_t i = 0; i < values.size(); ++i) values[i] = (rank_ + 1) * term(static_cast<int64_t>(i));
     device_.Upload(there, values.data(), bytes);
-    AllReduce(std::span(there, values.size()));
+    AllReduce(std::span(there, values.size()), one_shot_bytes);
     device_.Download(values.data(), there, bytes);
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] == factor * term(static_cast<int64_t>(i))) continue;
@@ -140,18 +145,13 @@ Status PeerTransport::Close() {
   return {};
 }
 
-Algorithm PeerTransport::Choose(int64_t bytes) const {
-  if (insisted_) return *insisted_;
-  return bytes <= OneShotBytes(group_->ranks()) ? Algorithm::kOneShot : Algorithm::kTwoShot;
-}
-
 template <class T>
-void PeerTransport::Reduce(std::span<T> values) {
+void PeerTransport::Reduce(std::span<T> values, int64_t one_shot_bytes) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   while (!values.empty()) {
     const auto bytes = static_cast<int64_t>(values.size_bytes());
     int64_t taken = std::min(bytes, kPacketWords * 8);
-    if (Choose(bytes) == Algorithm::kOneShot || bytes < kUnitBytes) {
+    if (bytes <= one_shot_bytes || bytes < kUnitBytes) {
       const int64_t blocks = BlocksFor((taken + 7) / 8, kWordsABlock, processors_, ranks_on_device_);
       cuda::OneShot(peers_, blocks, values.data(), taken / kSize);
     } else {
@@ -164,9 +164,17 @@ void PeerTransport::Reduce(std::span<T> values) {
   }
 }
 
-template void PeerTransport::Reduce(std::span<int64_t> values);
-template void PeerTransport::Reduce(std::span<float> values);
-template void PeerTransport::Reduce(std::span<uint32_t> values);
+template void PeerTransport::Reduce(std::span<int64_t> values, int64_t one_shot_bytes);
+template void PeerTransport::Reduce(std::span<float> values, int64_t one_shot_bytes);
+template void PeerTransport::Reduce(std::span<uint32_t> values, int64_t one_shot_bytes);
+
+bool PeerTransport::ServesNorm(int64_t rows, int64_t n, int64_t part_bytes) const {
+  constexpr int64_t kClusters = 90;  // the compute capability that has them
+  constexpr int64_t kWordBytes = 8;
+  return level_ >= kClusters && rows >= 1 && n <= cuda::kNormLongest && n * part_bytes % kWordBytes == 0 &&
+         rows * n * part_bytes <= kPacketWords * kWordBytes &&
+         rows * cuda::kNormBlocks <= BlocksFor(kMaxBlocks, 1, processors_, ranks_on_device_);
+}
 
 const float* PeerTransport::Gather(const cuda::Columns& columns) {
   // Every rank starts as many blocks, whatever it adds.

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -32,11 +31,16 @@ class PeerTransport {
   PeerTransport(const PeerTransport&) = delete;
   PeerTransport& operator=(const PeerTransport&) = delete;
 
-  /// As Communicator's, on memory of the device, aligned to 16 bytes. They return before it has happened, and can be
-  /// recorded.
-  void AllReduce(std::span<int64_t> values) { Reduce(values); }
-  void AllReduce(std::span<float> values) { Reduce(values); }
-  void AllReduce(std::span<uint32_t> values) { Reduce(values); }
+  /// As Communicator's, on memory of the device, aligned to 16 bytes: one-shot up to so many bytes. They return before
+  /// it has happened, and can be recorded.
+  void AllReduce(std::span<int64_t> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
+  void AllReduce(std::span<float> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
+  void AllReduce(std::span<uint32_t> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
+
+  /// Whether SumAddNorm serves `rows` rows of n parts of `part_bytes`, as all GPUs of the group are.
+  bool ServesNorm(int64_t rows, int64_t n, int64_t part_bytes) const;
+  /// A sum over ranks and AddNorm in one kernel, with the bytes of both (comm/peer_cuda.h). It can be recorded.
+  void SumAddNorm(const kernels::AddNorm::Args& args) { cuda::SumAddNorm(peers_, args); }
 
   /// Brings the columns of all ranks to rank 0, where the matrix is valid until the next call; kPeerPieceBytes at most.
   /// Returns the matrix's address on rank 0, null on others. Not to be recorded.
@@ -49,10 +53,6 @@ class PeerTransport {
   /// Ends it in order.  Ranks: collective.  Errors: those of the group.
   Status Close();
 
-  /// How a sum of `bytes` is made.
-  Algorithm Choose(int64_t bytes) const;
-  /// Makes sums that way from here on, whatever their size. For measurements.  Ranks: the same on all.
-  void Insist(Algorithm algorithm) { insisted_ = algorithm; }
   /// For measurements of links.
   const cuda::Peers& peers() const { return peers_; }
 
@@ -75,7 +75,7 @@ class PeerTransport {
   // All ranks' first failure, whatever this rank's own status is.
   Status Agree(const Status& own);
   template <class T>
-  void Reduce(std::span<T> values);
+  void Reduce(std::span<T> values, int64_t one_shot_bytes);
 
   Group* group_;
   const int64_t rank_;
@@ -83,9 +83,9 @@ class PeerTransport {
   device::PeerMemory memory_;
   device::HostPages page_;  // of the signals
   cuda::Peers peers_;
-  std::optional<Algorithm> insisted_;
   bool shown_ = false;           // others may have opened the memory
   int64_t processors_ = 0;       // of the smallest GPU
+  int64_t level_ = 0;            // of the oldest GPU
   int64_t ranks_on_device_ = 1;  // on the fullest GPU
 };
 

@@ -165,6 +165,25 @@ void* MapHost(void* memory, int64_t bytes, std::string* why) {
 
 void UnmapHost(void* memory) { Expect(cudaHostUnregister(memory), "host memory on the device"); }
 
+// Of every two GPUs what the driver says about the path between them: the lower the rank, the faster; "-" for none.
+std::string DescribeMachine() {
+  int count = 0;
+  Expect(cudaGetDeviceCount(&count), "number of GPUs");
+  std::string gpus, links;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp properties{};
+    Expect(cudaGetDeviceProperties(&properties, i), "device properties");
+    gpus += (i == 0 ? "" : ", ") + std::string(properties.name);
+    for (int j = 0; j < i; ++j) {
+      int reachable = 0, rank = 0;
+      Expect(cudaDeviceGetP2PAttribute(&reachable, cudaDevP2PAttrAccessSupported, j, i), "link between GPUs");
+      Expect(cudaDeviceGetP2PAttribute(&rank, cudaDevP2PAttrPerformanceRank, j, i), "link between GPUs");
+      links += ' ' + (reachable != 0 ? std::to_string(rank) : std::string("-"));
+    }
+  }
+  return links.empty() ? gpus : gpus + ", links" + links;
+}
+
 Result<int64_t> FreeBytesOfAll(int64_t ranks) {
   int count = 1;
   int64_t sum = 0;

@@ -48,6 +48,9 @@ void CloseImport(const PeerHandle& handle, void* memory);
 void* MapHost(void* memory, int64_t bytes, std::string* why);
 void UnmapHost(void* memory);
 
+/// As Device::DescribeMachine.
+std::string DescribeMachine();
+
 /// The sum of FreeBytes over the devices of `ranks` ranks.  Errors: as Open.
 Result<int64_t> FreeBytesOfAll(int64_t ranks);
 

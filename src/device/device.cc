@@ -7,8 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fstream>
+#include <thread>
 
 #include "base/machine_memory.h"
+#include "base/str.h"
 #include "device/cuda.h"
 
 namespace trivet::device {
@@ -48,6 +51,19 @@ void Device::Zero(void* at, int64_t bytes) const {
 
 void Device::Wait() const {
   if (backend_ == Backend::kCuda) cuda::Wait();
+}
+
+std::string Device::DescribeMachine() const {
+  if (backend_ == Backend::kCuda) return cuda::DescribeMachine();
+  std::string name = "unnamed processor";
+  std::ifstream facts("/proc/cpuinfo");
+  constexpr std::string_view kName = "model name\t: ";
+  for (std::string line; std::getline(facts, line);) {
+    if (!line.starts_with(kName)) continue;
+    name = RepairUtf8(line.substr(kName.size()));
+    break;
+  }
+  return fmt::format("{}, {} cores", name, std::thread::hardware_concurrency());
 }
 
 int64_t Device::FreeBytes() const { return cuda::FreeBytes(); }

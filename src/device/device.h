@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "base/backend.h"
 #include "base/result.h"
@@ -29,6 +30,10 @@ class Device {
   int64_t level() const { return level_; }
   /// "NVIDIA H200", or "" for the processor.
   const char* name() const { return name_; }
+
+  /// The machine as far as it decides how fast ranks of this backend reach each other: the processor and its cores, or
+  /// all GPUs and what links every two of them.
+  std::string DescribeMachine() const;
 
   /// Host bytes to the device. `from` may change as soon as this returns.
   void Upload(void* to, const void* from, int64_t bytes) const;

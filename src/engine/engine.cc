@@ -75,6 +75,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.threads = ThreadsPerRank(options, layout.world());
   rank_options.numerics = options.numerics;
   rank_options.transport = options.transport;
+  rank_options.tuning = options.tuning;
   rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;

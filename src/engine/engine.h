@@ -39,6 +39,7 @@ struct EngineOptions {
   cache::KvDtype kv_dtype = cache::KvDtype::kF32;
   bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
+  comm::Tuning tuning;                                 // where the forms of their sums cross
   comm::Fault fault;
   std::string routes;  // file of choices of experts that are forced (engine/routes.h); empty: none
   ProofOptions proof;

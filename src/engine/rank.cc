@@ -125,7 +125,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
                                pool_,      workspace_,        caches_,
                                log_.get(), forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
-  return comms_.stage.Connect(device_, options_.transport);
+  return comms_.stage.Connect(device_, options_.transport, options_.tuning);
 }
 
 // Whether this rank's stage rounds the rows that it hands on: a planted mistake.

@@ -33,6 +33,7 @@ struct RankOptions {
   sched::SchedulerLimits limits;
   cache::KvDtype kv_dtype = cache::KvDtype::kF32;
   comm::Transport transport = comm::Transport::kAuto;
+  comm::Tuning tuning;
   comm::Fault fault;
   ProofOptions proof;
   const model::RouteTable* routes = nullptr;  // choices of experts that are forced, when asked for

@@ -5,6 +5,7 @@
 #include "kernels/fixed_point.h"
 #include "kernels/lanes.h"
 #include "kernels/norm.h"
+#include "kernels/norm_lanes.cuh"
 
 namespace trivet::kernels {
 namespace {
@@ -19,47 +20,10 @@ constexpr int kWideThreads = 512, kNarrowThreads = 64;
 __host__ __device__ constexpr int64_t SquaresStride(int64_t n) { return (CeilDiv(n, 4 * kLanes) / 2 * 2 + 1) * 4; }
 
 // The sum of one lane's squares of a narrow row.
-__device__ float LaneSum(const float* x, int64_t n, int lane) {
+__device__ float NarrowLaneSum(const float* x, int64_t n, int lane) {
   float sum = 0;
 #pragma unroll 8
   for (int64_t i = lane; i < n; i += kLanes) sum += x[i] * x[i];
-  return sum;
-}
-
-// The sum of one lane's squares where they stand in shared memory. What comes next is loaded while the chain goes on.
-__device__ float LaneSum(const float* squares, int64_t count) {
-  constexpr int kFours = 4;
-  float sum = 0;
-  int64_t i = 0;
-  float4 next[kFours];
-  const auto load = [&](int64_t at) {
-#pragma unroll
-    for (int j = 0; j < kFours; ++j) next[j] = reinterpret_cast<const float4*>(squares + at)[j];
-  };
-  if (count >= 4 * kFours) load(0);
-#pragma unroll 1
-  for (; i + 4 * kFours <= count; i += 4 * kFours) {
-    float4 fours[kFours];
-#pragma unroll
-    for (int j = 0; j < kFours; ++j) fours[j] = next[j];
-    if (i + 8 * kFours <= count) load(i + 4 * kFours);
-#pragma unroll
-    for (const float4& four : fours) {
-      sum = sum + four.x;
-      sum = sum + four.y;
-      sum = sum + four.z;
-      sum = sum + four.w;
-    }
-  }
-  for (; i < count; ++i) sum += squares[i];
-  return sum;
-}
-
-// The halving sum of the sixteen lanes' sums, for the block's first lane, as HalvingSum does it: lane i takes lane i +
-// half. The first sixteen threads call it.
-__device__ float HalveLanes(float sum) {
-  constexpr uint32_t kHalfWarp = (1U << kLanes) - 1;
-  for (int half = kLanes / 2; half > 0; half /= 2) sum += __shfl_down_sync(kHalfWarp, sum, half, kLanes);
   return sum;
 }
 
@@ -76,7 +40,7 @@ __device__ float BlockSquares(const float* x, int64_t n) {
   }
   if (lane < kLanes) {
     const float sum =
-        HalveLanes(wide ? LaneSum(squares + lane * stride, CeilDiv(n - lane, kLanes)) : LaneSum(x, n, lane));
+        HalveLanes(wide ? LaneSum(squares + lane * stride, CeilDiv(n - lane, kLanes)) : NarrowLaneSum(x, n, lane));
     if (lane == 0) total = sum;
   }
   __syncthreads();

@@ -128,25 +128,31 @@ void Runtime::Clear(const Sums& sums) const {
 }
 
 Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const {
-  if (branch.partial) {
+  const auto count = static_cast<int64_t>(x.size());
+  const int64_t n = geometry.hidden;
+  int64_t* fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
+  float* fast = sums.fast.empty() ? nullptr : sums.fast.data();
+  const kernels::AddNorm::Args norm{x.data(),
+                                    fixed,
+                                    fast,
+                                    next.y.data(),
+                                    next.weight,
+                                    n,
+                                    static_cast<float>(geometry.norm_eps),
+                                    static_cast<float>(geometry.norm_offset),
+                                    0,
+                                    count / n};
+  const bool norm_follows = branch.norm == nullptr && next.weight != nullptr;
+  const bool joined = branch.partial && norm_follows && comm.JoinsNorm(norm);
+  if (joined) {
+    TRY(comm.AllReduceAddNorm(norm));
+  } else if (branch.partial) {
     if (!sums.fixed.empty()) TRY(comm.AllReduce(sums.fixed));
     if (!sums.fast.empty()) TRY(comm.AllReduce(sums.fast));
   }
-  const auto count = static_cast<int64_t>(x.size());
-  int64_t* fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
-  float* fast = sums.fast.empty() ? nullptr : sums.fast.data();
-  if (branch.norm == nullptr && next.weight != nullptr) {
-    const int64_t n = geometry.hidden;
-    const kernels::AddNorm::Args args{x.data(),
-                                      fixed,
-                                      fast,
-                                      next.y.data(),
-                                      next.weight,
-                                      n,
-                                      static_cast<float>(geometry.norm_eps),
-                                      static_cast<float>(geometry.norm_offset)};
-    RunParallel(*kernels.add_norm, args, count / n, 2 * count * kElementWork);
-  } else {
+  if (norm_follows && !joined) {
+    RunParallel(*kernels.add_norm, norm, count / n, 2 * count * kElementWork);
+  } else if (!norm_follows) {
     AddTotal(branch, {x.data(), fixed, fast}, x);
     if (next.weight != nullptr) {
       Norm(x, next.weight, next.y);

@@ -64,6 +64,9 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("bench demo p2p", 2, {"MODEL", "behind"});
   Refused("bench --json allreduce --soak 10", 2, {"--json", "behind"});
   Refused("bench allreduce --type bf16", 2, {"--type"});
+  Refused("bench allreduce --norm -1", 2, {"--norm", "1 to 1000000"});
+  Refused("bench allreduce --norm 64 --soak 10", 2, {"--norm", "--soak"});
+  Refused("bench allreduce --nccl libnccl.so.2", 5, {"NCCL", "--backend cuda"});
   Refused("bench allreduce --transport peer", 5, {"--transport peer", "--backend cuda"});
   Refused("bench demo --transport nccl", 2, {"--transport"});
   Refused("generate demo -q --prompt hi --prefix-cache maybe", 2, {"--prefix-cache", "on or off"});
@@ -114,6 +117,9 @@ TEST_F(Program, ExchangesBetweenRanksAreMeasuredAndChecked) {
   EXPECT_EQ((*line)["algorithm"], "one-shot");
   EXPECT_GT((*line)["eager_us"].get<double>(), 0);
   EXPECT_EQ(Run("bench allreduce --soak 10 --json").out, "{\"ranks\":2,\"right_sums\":10}\n");
+  const Outcome norms = Run("bench allreduce --norm 640 --ranks 3");
+  EXPECT_EQ(norms.status, 0) << norms.err;
+  EXPECT_THAT(norms.out, testing::ContainsRegex("8 rows of 640 +sum, then norm: eager +[0-9.]+ us .*as one: -"));
   const Outcome links = Run("bench p2p --ranks 4");  // more ranks than most small machines have cores
   EXPECT_EQ(links.status, 0) << links.err;
   EXPECT_THAT(links.out, HasSubstr("rank  3 to  2"));

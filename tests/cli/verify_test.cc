@@ -148,14 +148,14 @@ TEST_F(Program, GradientsOfATrainerAreJudged) {
 }
 
 TEST_F(Program, AChoiceIsExplained) {
-  const Outcome sum = Run("explain allreduce --ranks 3 --numerics exact --bytes 2048");
+  const Outcome sum = Run("explain allreduce --ranks 3 --numerics exact --bytes 2048 --tuning none");
   EXPECT_EQ(sum.status, 0) << sum.err;
   EXPECT_THAT(sum.out, testing::ContainsRegex("host +chosen"));
   EXPECT_THAT(sum.out, testing::ContainsRegex("peer +refused +ranks are on the processor"));
   EXPECT_THAT(sum.out, testing::ContainsRegex("one-shot +chosen +2048 bytes, and one shot goes up to 32768"));
   EXPECT_THAT(sum.out, testing::ContainsRegex("int64 +chosen"));
   EXPECT_THAT(sum.out, testing::ContainsRegex("float32 +refused"));
-  EXPECT_THAT(Run("explain allreduce --ranks 3 --numerics fast --bytes 65536").out,
+  EXPECT_THAT(Run("explain allreduce --ranks 3 --numerics fast --bytes 65536 --tuning none").out,
               testing::ContainsRegex("two-shot +chosen"));
   EXPECT_THAT(Run("explain gemm --force gemm=gemm/ref").out, testing::ContainsRegex("gemm/ref +chosen +forced"));
   Refused("explain gem", 2, {"gemm"});

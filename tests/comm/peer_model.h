@@ -14,7 +14,7 @@ namespace trivet::comm {
 
 /// What a call is, how many blocks it runs, and how many words each block sends to a peer.
 struct ModelCall {
-  enum Kind { kOneShot, kTwoShot, kGather } kind;
+  enum Kind { kOneShot, kTwoShot, kGather, kNorm } kind;
   uint32_t blocks;
   uint32_t words = 1;
 };
@@ -102,7 +102,7 @@ class PeerModel {
   };
   static constexpr uint32_t kWords = 4;
 
-  // What a block does in a call, after peer_cuda.cu.
+  // What a block does in a call, after peer_cuda.cu and peer_norm_cuda.cu.
   std::vector<Op> Program(uint32_t rank, const ModelCall& call, uint32_t block) const {
     std::vector<Op> ops = {{kBegin}};
     const auto each = [&](Action action, uint32_t at) {
@@ -114,6 +114,10 @@ class PeerModel {
     };
     if (call.kind == ModelCall::kOneShot) {
       for (const Action action : {kSend, kTake}) words([&](uint32_t at) { each(action, at); });
+    } else if (call.kind == ModelCall::kNorm) {
+      // A block adds other words than it sends.
+      words([&](uint32_t at) { each(kSend, at); });
+      words([&](uint32_t at) { each(kTake, at - block + (block + 1) % call.blocks); });
     } else if (call.kind == ModelCall::kTwoShot) {
       words([&](uint32_t at) { each(kPushPart, at); });
       each(kSignal, kBegun), each(kAwait, kBegun);

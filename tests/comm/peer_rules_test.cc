@@ -13,7 +13,8 @@
 namespace trivet::comm {
 namespace {
 
-constexpr auto kOneShot = ModelCall::kOneShot, kTwoShot = ModelCall::kTwoShot, kGather = ModelCall::kGather;
+constexpr auto kOneShot = ModelCall::kOneShot, kTwoShot = ModelCall::kTwoShot, kGather = ModelCall::kGather,
+               kNorm = ModelCall::kNorm;
 
 // Calls whose kinds and numbers of blocks follow each other in the ways that matter.
 std::vector<std::vector<ModelCall>> Histories() {
@@ -23,6 +24,8 @@ std::vector<std::vector<ModelCall>> Histories() {
       {{kTwoShot, 2}, {kTwoShot, 1, 2}, {kTwoShot, 2}},
       {{kGather, 1, 2}, {kTwoShot, 1}, {kGather, 2}, {kOneShot, 1}},
       {{kOneShot, 1}, {kGather, 2}, {kOneShot, 2}, {kOneShot, 1}},
+      {{kNorm, 2}, {kNorm, 2}, {kOneShot, 1, 2}, {kNorm, 2}},
+      {{kTwoShot, 1}, {kNorm, 2}, {kGather, 1}, {kNorm, 2}},
   };
 }
 
@@ -39,6 +42,7 @@ TEST(PeerModel, TwoRanksAreRightInEveryOrder) {
 TEST(PeerModel, ThreeRanksAreRightInEveryOrder) {
   for (const std::vector<ModelCall>& calls : {std::vector<ModelCall>{{kOneShot, 1}, {kOneShot, 2}, {kOneShot, 1}},
                                               {{kOneShot, 1}, {kGather, 1}, {kOneShot, 1}},
+                                              {{kNorm, 2}, {kOneShot, 1}, {kNorm, 2}},
                                               {{kTwoShot, 1}, {kGather, 1}, {kTwoShot, 1}}}) {
     PeerModel model(3, calls, Mistake::kNone);
     EXPECT_EQ(model.Walk(), "");
@@ -59,6 +63,7 @@ TEST(PeerModel, FindsTheRaceOfCountersThatBlocksKeep) {
             "");
   EXPECT_NE(PeerModel(3, {{kOneShot, 2}, {kOneShot, 1}, {kOneShot, 2}, {kOneShot, 1, 2}}, Mistake::kOwnCounters).Walk(),
             "");
+  EXPECT_NE(PeerModel(2, {{kNorm, 2}, {kOneShot, 1}, {kNorm, 2}, {kOneShot, 1, 2}}, Mistake::kOwnCounters).Walk(), "");
   EXPECT_EQ(PeerModel(2, {{kOneShot, 2}, {kOneShot, 2}, {kOneShot, 2}}, Mistake::kOwnCounters).Walk(), "")
       << "calls of one size never show it";
 }

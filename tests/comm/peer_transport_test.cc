@@ -12,6 +12,7 @@
 #include "comm/communicator.h"
 #include "device/buffer.h"
 #include "device/graph.h"
+#include "kernels/reference.h"
 #include "tests/comm/ranks.h"
 
 namespace trivet::comm {
@@ -54,6 +55,9 @@ TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
   for (const int64_t ranks : {2, 3, 5, 7}) {
     const std::unique_ptr<Group> group = MakeGroup(ranks);
     RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      // Not the built-in border: whatever a tuning file says gives the same bytes.
+      if (ranks == 3) comm->Insist(Algorithm::kTwoShot);
+      if (ranks == 5) comm->Insist(Algorithm::kOneShot);
       const int64_t border = OneShotBytes(ranks) / 4, piece = kPeerPieceBytes / 4;
       Buffer buffer = std::move(Buffer::Make(device, (piece + 64) * 4, "test")).value();
       std::vector<device::Graph> graphs;  // they go, as the buffer does, when nobody waits any more
@@ -86,6 +90,130 @@ TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
           ASSERT_EQ(values, sum) << ranks << " ranks, " << count << " values, round " << round;
         }
       }
+      EXPECT_TRUE(comm->Close().ok());
+    });
+  }
+}
+
+// What a rank gives in a call of the norm tests: magnitudes that two ranks do not cancel.
+int64_t GridTermOf(int64_t rank, int64_t call, int64_t i) {
+  return static_cast<int64_t>(TermOf(rank, call, i) * 4096.0F) * 31 + rank;
+}
+
+template <class T>
+T PartOf(int64_t rank, int64_t call, int64_t i) {
+  if constexpr (std::is_same_v<T, int64_t>) return GridTermOf(rank, call, i);
+  return TermOf(rank, call, i);
+}
+
+// Everything that AddNorm reads and writes, on one side.
+template <class T>
+struct NormCase {
+  NormCase(int64_t rows, int64_t n, int64_t call) : x(Size(rows * n)), y(Size(rows * n), -1), weight(Size(n)) {
+    for (size_t i = 0; i < x.size(); ++i) x[i] = TermOf(77, call, static_cast<int64_t>(i)) * 0x1p-10F;
+    for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.5F + static_cast<float>(i % 13) * 0.17F;
+  }
+  static size_t Size(int64_t count) { return static_cast<size_t>(count); }
+  std::vector<float> x, y, weight;
+  std::vector<T> sums;
+};
+
+template <class T>
+kernels::AddNorm::Args NormArgs(int64_t rows, int64_t n, float* x, T* sums, float* y, const float* weight) {
+  kernels::AddNorm::Args args;
+  args.x = x, args.y = y, args.weight = weight, args.n = n, args.eps = 1e-6F, args.offset = 1, args.end = rows;
+  if constexpr (std::is_same_v<T, int64_t>) args.sums_fixed = sums;
+  if constexpr (std::is_same_v<T, float>) args.sums_fast = sums;
+  return args;
+}
+
+template <class T>
+bool SameBytes(const std::vector<T>& a, const std::vector<T>& b) {
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
+}
+
+// What a rank's calls use. It goes when nobody waits any more.
+struct NormPlace {
+  Communicator* comm;
+  const Device& device;
+  Buffer buffer;
+  std::vector<device::Graph> graphs;
+};
+
+// One call of `rows` rows of n, three times: by itself, recorded, repeated. Returns whether the group joins them.
+template <class T>
+bool NormIsThatOfTheReference(NormPlace* place, int64_t rows, int64_t n, int64_t call) {
+  Communicator* comm = place->comm;
+  const Device& device = place->device;
+  NormCase<T> host(rows, n, call);
+  for (int64_t i = 0; i < rows * n; ++i) {
+    T sum = PartOf<T>(0, call, i);
+    for (int64_t rank = 1; rank < comm->size(); ++rank) sum += PartOf<T>(rank, call, i);
+    host.sums.push_back(sum);
+  }
+  kernels::AddNormRef(NormArgs(rows, n, host.x.data(), host.sums.data(), host.y.data(), host.weight.data()));
+  const int64_t count = rows * n, floats = count * 4;
+  T* sums = place->buffer.As<T>().data();
+  float* x = place->buffer.As<float>().data() + count * 2;
+  float *y = x + count, *weight = y + count;
+  const kernels::AddNorm::Args args = NormArgs(rows, n, x, sums, y, weight);
+  const bool joins = comm->JoinsNorm(args);
+  for (int64_t round = 0; joins && round < 3; ++round) {
+    const NormCase<T> fresh(rows, n, call);
+    std::vector<T> own;
+    for (int64_t i = 0; i < count; ++i) own.push_back(PartOf<T>(comm->rank(), call, i));
+    device.Upload(x, fresh.x.data(), floats);
+    device.Upload(y, fresh.y.data(), floats);
+    device.Upload(weight, fresh.weight.data(), n * 4);
+    device.Upload(sums, own.data(), count * static_cast<int64_t>(sizeof(T)));
+    if (round == 1) {
+      place->graphs.push_back(std::move(device::Graph::Record([&] { return comm->AllReduceAddNorm(args); })).value());
+      EXPECT_TRUE(comm->Barrier().ok());
+    }
+    if (round == 0) {
+      EXPECT_TRUE(comm->AllReduceAddNorm(args).ok());
+    } else {
+      place->graphs.back().Launch();
+    }
+    const Status waited = comm->Wait();
+    EXPECT_TRUE(waited.ok()) << waited.error().message;
+    NormCase<T> got(rows, n, call);
+    got.sums.resize(host.sums.size());
+    device.Download(got.x.data(), x, floats);
+    device.Download(got.y.data(), y, floats);
+    device.Download(got.sums.data(), sums, count * static_cast<int64_t>(sizeof(T)));
+    EXPECT_TRUE(SameBytes(got.x, host.x) && SameBytes(got.y, host.y) && SameBytes(got.sums, host.sums))
+        << comm->size() << " ranks, " << rows << " rows of " << n << ", round " << round;
+  }
+  return joins;
+}
+
+// The sum, the end of the residual branch and the norm as one kernel have the bytes of the reference, between sums of
+// other sizes; rows that are no multiple of anything included.
+TEST_F(PeerTransportTest, ANormJoinedToASumHasTheBytesOfBoth) {
+  for (const int64_t ranks : {2, 3, 5, 7}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      Buffer other = std::move(Buffer::Make(device, 4 << 20, "test")).value();
+      NormPlace place{comm, device, std::move(Buffer::Make(device, 1 << 20, "test")).value(), {}};
+      int64_t call = 0, joined = 0;
+      for (const auto& [rows, n] : {std::pair<int64_t, int64_t>{1, 5120},
+                                    {1, 18},
+                                    {2, 1000},
+                                    {3, 2880},
+                                    {8, 5120},
+                                    {1, 16384},
+                                    {4, 64},
+                                    {1, 7},
+                                    {1, 9998},
+                                    {9, 128},
+                                    {1, 16386}}) {
+        joined += NormIsThatOfTheReference<int64_t>(&place, rows, n, ++call) ? 1 : 0;
+        ASSERT_TRUE(comm->AllReduce(other.As<float>().first(static_cast<size_t>(1 + 4001 * call))).ok());
+        joined += NormIsThatOfTheReference<float>(&place, rows, n, ++call) ? 1 : 0;
+      }
+      ASSERT_TRUE(comm->Wait().ok());
+      EXPECT_GE(joined, device.level() >= 90 ? 8 : 0) << ranks << " ranks";
       EXPECT_TRUE(comm->Close().ok());
     });
   }

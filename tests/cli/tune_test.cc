@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// `trivet tune`, and what other commands make of its file.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <string>
+#include <vector>
+
+#include "base/str.h"
+#include "tests/cli/program.h"
+
+namespace trivet::cli {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+TEST_F(Program, WhatWasTunedIsUsedAndShown) {
+  const std::string file = dir_.Path("tuning.json");
+  const Outcome tuned = Run("tune --ranks 2,3 --out " + file);
+  ASSERT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, HasSubstr("2 ranks on cpu by host, int64: one-shot up to"));
+  EXPECT_THAT(tuned.out, HasSubstr("3 ranks on cpu by host, float32: one-shot up to"));
+  EXPECT_THAT(tuned.out, HasSubstr("262144 bytes"));
+  const std::string explain = "explain allreduce --ranks 3 --bytes 4096 --tuning ";
+  EXPECT_THAT(Run(explain + file).out, ContainsRegex("measured +chosen +" + file));
+  EXPECT_THAT(Run(explain + "none").out, ContainsRegex("built-in +chosen"));
+  EXPECT_THAT(Run(explain + "none").out, ContainsRegex("measured +refused +--tuning none"));
+  const Outcome four = Run("explain allreduce --ranks 4 --bytes 4096 --tuning " + file);
+  EXPECT_THAT(four.out, ContainsRegex("measured +refused +" + file + " has nothing for 4 ranks on cpu by host"));
+  EXPECT_THAT(Run("doctor --tuning " + file).out, HasSubstr("3 ranks on cpu by host: one-shot up to"));
+
+  // A second run adds to the file.
+  const Outcome again = Run("tune --json --ranks 4 --out " + file);
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("\"two_shot_us\":"));
+  EXPECT_THAT(Run("doctor --tuning " + file).out, HasSubstr("2 ranks on cpu by host: one-shot up to"));
+  EXPECT_THAT(Run("doctor --tuning " + file).out, HasSubstr("4 ranks on cpu by host: one-shot up to"));
+
+  // Whatever the file says, the bytes are the same.
+  const std::string text = ReadTextFile(file, 1 << 20).value();
+  std::vector<std::string> logits;
+  for (const std::string bytes : {"0", "262144"}) {
+    const std::string extreme =
+        Write("extreme.json", std::regex_replace(text, std::regex("(\"(int64|float32)\": )[0-9]+"), "$01" + bytes));
+    const std::string algorithm = bytes == "0" ? "two-shot" : "one-shot";
+    EXPECT_THAT(Run(explain + extreme).out, ContainsRegex(algorithm + " +chosen"));
+    const std::string out = dir_.Path("logits.safetensors");
+    const Outcome scored =
+        Run("score demo -q --ranks 3 --text 'Count from 48 to 52.' --tuning " + extreme + " --out " + out);
+    ASSERT_EQ(scored.status, 0) << scored.err;
+    logits.push_back(ReadTextFile(out, 1 << 28).value());
+  }
+  EXPECT_EQ(logits[0], logits[1]);
+}
+
+TEST_F(Program, WhatCannotBeATuningIsRefused) {
+  const std::string other = std::string(TRIVET_ROOT) + "/tests/comm/tuning_of_another.json";
+  const Outcome foreign = Run("explain allreduce --ranks 3 --tuning " + other);
+  EXPECT_EQ(foreign.status, 0) << foreign.err;
+  EXPECT_THAT(foreign.out,
+              ContainsRegex("measured +refused +.*has nothing for 3 ranks on cpu by host on this machine"));
+  EXPECT_THAT(Run("doctor --tuning " + other).out, HasSubstr("has nothing for this machine"));
+  Refused("explain allreduce --tuning " + Write("broken.json", "{\"format\": "), 4, {"broken.json"});
+  std::string text = ReadTextFile(other, 1 << 20).value();
+  text.replace(text.find("8192"), 4, "-8192");
+  const std::string absurd = Write("absurd.json", text);
+  for (const std::string command : {"explain allreduce", "doctor", "generate demo -q --prompt hi", "bench allreduce"}) {
+    Refused(command + " --tuning " + absurd, 4, {"one_shot_bytes.int64", "0 to 262144", "-8192", "trivet tune"});
+  }
+  Refused("tune --ranks 2 --out " + absurd, 4, {"one_shot_bytes.int64"});
+  Refused("doctor --tuning " + dir_.Path("none.json"), 3, {"none.json"});
+  Refused("doctor --tuning ''", 2, {"--tuning"});
+  Refused("tune --ranks 1 --out " + dir_.Path("t.json"), 2, {"--ranks", "2 to 16"});
+}
+
+}  // namespace
+}  // namespace trivet::cli

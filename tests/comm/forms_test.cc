@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// How a sum is made changes none of its bits, and which form is taken is what was measured on this machine.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/communicator.h"
+#include "tests/comm/parts.h"
+#include "tests/comm/ranks.h"
+
+namespace trivet::comm {
+namespace {
+
+// What `trivet tune` finds may change times alone: wherever the forms cross, the bytes are the same.
+template <class T>
+void CompareForms() {
+  for (const int64_t ranks : {2, 3, 5, 8}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) {
+      Communicator comm(group.get(), rank);
+      int64_t call = 0;
+      for (const int64_t count : {int64_t{1}, ranks + 1, int64_t{4095}, int64_t{40001}}) {
+        const std::vector<T> expected = Sum<T>(ranks, call, count);
+        for (const Algorithm form : {Algorithm::kOneShot, Algorithm::kTwoShot}) {
+          comm.Insist(form);
+          ReduceAndCompare(&comm, call, expected);
+          EXPECT_EQ(comm.last().actual, AlgorithmName(form));
+        }
+        ++call;
+      }
+    });
+  }
+}
+
+TEST(AllReduce, BothFormsGiveTheSameBytesAtEverySize) {
+  CompareForms<int64_t>();
+  CompareForms<float>();
+  CompareForms<uint32_t>();
+}
+
+TEST(Connect, TakesCrossoversOfThisMachineAlone) {
+  const std::unique_ptr<Group> group = MakeGroup(3);
+  const device::Device processor;
+  Tuning tuning = Tuning::Read(std::string(TRIVET_ROOT) + "/tests/comm/tuning_of_another.json").value();
+  Communicator comm(group.get(), 0);
+  ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
+  EXPECT_FALSE(comm.crossovers().measured);
+  EXPECT_THAT(comm.crossovers().reason, testing::HasSubstr("has nothing for 3 ranks on cpu by host on this machine"));
+  EXPECT_EQ(comm.Choose<int64_t>(32768), Algorithm::kOneShot);
+  tuning.Put({TuningFingerprint(processor), {Backend::kCpu, false, 3}, {4096, 131072}});
+  ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
+  EXPECT_TRUE(comm.crossovers().measured);
+  EXPECT_EQ(comm.Choose<int64_t>(4096), Algorithm::kOneShot);
+  EXPECT_EQ(comm.Choose<int64_t>(4104), Algorithm::kTwoShot);
+  EXPECT_EQ(comm.Choose<float>(131072), Algorithm::kOneShot);
+  EXPECT_EQ(comm.Choose<uint32_t>(131076), Algorithm::kTwoShot);
+}
+
+}  // namespace
+}  // namespace trivet::comm
