@@ -113,6 +113,7 @@ __global__ void __launch_bounds__(kMostThreads)
     }
   }
   come = __syncthreads_and(come) != 0;
+  kernels::LetNextBegin();  // no other rank is waited for any more
   const float inverse = 1.0F / std::sqrt(ClusterSquares(squares, lanes, n) / static_cast<float>(n) + args.eps);
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
