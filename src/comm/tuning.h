@@ -64,7 +64,8 @@ struct CrossoverChoice {
 class Tuning {
  public:
   /// Built-in values for everything, for the reason `why`.
-  explicit Tuning(std::string why = "no file") : why_(std::move(why)) {}
+  Tuning() : Tuning("no file") {}
+  explicit Tuning(std::string why) : why_(std::move(why)) {}
   /// What --tuning asks for: "none"; "auto", the user's own file if there is one; or a file.
   /// Errors:  those of Read.
   static Result<Tuning> Open(const std::string& flag);
