@@ -2,6 +2,7 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
@@ -33,9 +34,20 @@ Error NoDevice(const char* found) {
                                      ", found: " + found + "; run where there is one, or choose --backend cpu");
 }
 
+// The process that opened a GPU first, this one or one it was forked from; 0: none.
+std::atomic<pid_t> user{0};
+
 }  // namespace
 
+bool InUse() { return user == getpid(); }
+
 Result<Opened> Open(int64_t rank) {
+  pid_t nobody = 0;
+  if (!user.compare_exchange_strong(nobody, getpid()) && !InUse()) {
+    return MakeError(Code::kUsage,
+                     "--backend cuda: expected a process that may use GPUs, found one that a program made after it had "
+                     "used them itself; use --launch threads, or a program for every run");
+  }
   // A kernel that waits for another rank's must not keep it from starting. Loading code at the first launch waits for
   // the whole GPU, and streams share as many queues as there are.
   SetDefaultEnv("CUDA_MODULE_LOADING", "EAGER");
@@ -185,14 +197,16 @@ std::string DescribeMachine() {
 }
 
 Result<int64_t> FreeBytesOfAll(int64_t ranks) {
-  int count = 1;
+  int count = 1, device = 0;
   int64_t sum = 0;
+  const bool returns = InUse() && cudaGetDevice(&device) == cudaSuccess;
   for (int64_t rank = 0; rank < ranks && rank < count; ++rank) {
     const Result<Opened> opened = Open(rank);
     if (!opened.ok()) return opened.error();
     Expect(cudaGetDeviceCount(&count), "number of devices");
     sum += FreeBytes();
   }
+  if (returns) Expect(cudaSetDevice(device), "the device before");
   return sum;
 }
 

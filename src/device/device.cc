@@ -70,6 +70,7 @@ int64_t Device::FreeBytes() const { return cuda::FreeBytes(); }
 
 Result<int64_t> Device::FreeBytesOfAll(Backend backend, int64_t ranks) {
   if (backend == Backend::kCpu) return AvailableMemory();
+  if (cuda::InUse()) return cuda::FreeBytesOfAll(ranks);
   // What the child writes: a sum, or a negative number and a sentence.
   struct Answer {
     int64_t bytes = -1;

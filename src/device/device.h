@@ -20,8 +20,8 @@ class Device {
   /// Errors:  kUsage when this build or this machine has no such device.
   static Result<Device> Open(Backend backend, int64_t rank);
 
-  /// Memory that nobody has on the devices of `ranks` ranks. Asked by a process of its own, since one that has opened a
-  /// GPU cannot fork any more.  Units: bytes.
+  /// Memory that nobody has on the devices of `ranks` ranks. Asked by a process of its own, as long as this one has not
+  /// opened a GPU: its ranks may be processes, and one that has cannot fork any more.  Units: bytes.
   /// Errors:  those of Open; kIo; those of AvailableMemory for the processor.
   static Result<int64_t> FreeBytesOfAll(Backend backend, int64_t ranks);
 

@@ -42,5 +42,16 @@ TEST(Device, NothingIsNoBytes) {
   device.Zero(nullptr, 0);
 }
 
+TEST(Device, FreeMemoryIsToldBeforeAndAfterAGpuIsOpened) {
+  const Result<int64_t> before = Device::FreeBytesOfAll(Backend::kCuda, 2);
+  const Result<Device> device = Device::Open(Backend::kCuda, 0);
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  ASSERT_TRUE(before.ok()) << before.error().message;
+  const Result<int64_t> after = Device::FreeBytesOfAll(Backend::kCuda, 2);
+  ASSERT_TRUE(after.ok()) << after.error().message;
+  EXPECT_GT(*after, *before / 2);
+  EXPECT_LE(*after, *before + *before / 8);
+}
+
 }  // namespace
 }  // namespace trivet::device
