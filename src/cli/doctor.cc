@@ -63,7 +63,7 @@ Status Print(const Flags& flags) {
 
 Run AddDoctor(CLI::App* app) {
   auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
-  app->add_option("--rows", flags->rows, "kernel rows: a suffix such as ref, avx2 or avx512");
+  app->add_option("--rows", flags->rows, "kernel rows: a suffix such as ref, avx2, avx512 or avx512vnni");
   app->add_option("--backend", flags->backend, "cpu or cuda");
   AddTuning(app, &flags->tuning);
   return [flags] { return Print(*flags); };

@@ -131,7 +131,8 @@ Run AddExplain(CLI::App* app) {
   flags->group.Add(app);
   app->add_option("--bytes", flags->bytes, "of the sum that every rank has a part of");
   app->add_option("--numerics", flags->numerics, "exact, portable or fast");
-  app->add_option("--rows", flags->rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
+  app->add_option("--rows", flags->rows,
+                  "kernel rows by suffix: ref, avx2, avx512 or avx512vnni; the best one when empty");
   app->add_option("--force", flags->force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();
   return [flags] { return Execute(*flags); };
 }

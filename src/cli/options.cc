@@ -152,7 +152,7 @@ void EngineFlags::Add(CLI::App* app) {
       "exact: the same bits for every layout; portable: and on every backend, without matrix units; fast: for the same "
       "layout only");
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
-  app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2 or avx512; the best one when empty");
+  app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2, avx512 or avx512vnni; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();
   app->add_option("--fault", fault,
                   "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "

@@ -13,7 +13,9 @@
 namespace trivet::kernels {
 
 /// For every row m and output n, with the columns divided into leaves at absolute positions:
-///   leaf  = fma chain over the leaf's columns in ascending order, in float32, starting at 0
+///   leaf  = fma chain over the leaf's columns in ascending order, in float32, starting at 0; or, where MxServes
+///           (mx_block.h) says so, the fma chain of blocks of 32 columns: the exact integer sum of code * q, rounded to
+///           float32, times (scale of the weights * factor of the activations)
 ///   part  = leaf, or row_scale[m] * leaf (rounded to float32)
 ///   exact: total = sum of ToGrid(part) over leaves;  y = FromGrid(total), or sums_fixed += total
 ///   fast:  total = float32 sum of leaves, ascending;  y = total, or sums_fast += row_scale[m] * total

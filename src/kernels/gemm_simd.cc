@@ -10,6 +10,7 @@
 //
 // Block formats are decoded on the way for single rows. More rows share one decoding: a leaf of a tile becomes a panel
 // of float32 in the first-level cache, and the rows meet it as they would meet an F32 matrix.
+#define HWY_WANT_AVX3_DL  // VNNI
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/gemm_simd.cc"
 #include <hwy/foreach_target.h>
@@ -17,9 +18,12 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "kernels/gemm.h"
+#include "kernels/gemm_mx-inl.h"
 #include "kernels/gemm_read-inl.h"
+#include "kernels/mx_block.h"
 #include "kernels/reference.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -327,6 +331,44 @@ HWY_INLINE void BlockTiles(const Gemm::Args& args) {
   }
 }
 
+#if HWY_TARGET == HWY_SCALAR
+void MxTiles(const Gemm::Args& args) { GemmRef(args); }
+#else
+// R rows from m, of which `x` holds the blocks, times one tile.
+template <int64_t R>
+HWY_NOINLINE void MxBlocks(const Gemm::Args& args, const MxBytes* x, int64_t m, int64_t tile) {
+  const int64_t blocks = (args.w->k + kMxColumns - 1) / kMxColumns;
+  Tiles<R, 1>(args, m, tile,
+              [x, blocks](const float* const*, const std::byte* const* tiles, const LeafPlace& place, float* leaf)
+                  HWY_ATTR {
+                    const int64_t first = place.begin / kMxColumns, end = (place.end + kMxColumns - 1) / kMxColumns;
+                    constexpr int64_t kBytes = PackedBlockOf(quant::TraitsOf(quant::BlockFormat::kMxfp4)).bytes;
+                    MxLeaf<R>(x + first, blocks, tiles[0] + first * kBytes, end - first, leaf);
+                  });
+}
+
+template <int64_t R>
+HWY_INLINE void MxSomeRows(const Gemm::Args& args, const MxBytes* x, int64_t m, int64_t rows, int64_t tile) {
+  if (rows == R) return MxBlocks<R>(args, x, m, tile);
+  if constexpr (R > 1) MxSomeRows<R - 1>(args, x, m, rows, tile);
+}
+
+void MxTiles(const Gemm::Args& args) {
+  const int64_t k = args.w->k, blocks = (k + kMxColumns - 1) / kMxColumns;
+  const auto x = std::make_unique_for_overwrite<MxBytes[]>(static_cast<size_t>(std::min(kPanelRows, args.m) * blocks));
+  for (int64_t first = 0; first < args.m; first += kPanelRows) {
+    const int64_t end = std::min(first + kPanelRows, args.m);
+    for (int64_t m = first; m < end; ++m) PrepareRow(RowOf(args, m), k, x.get() + (m - first) * blocks);
+    for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
+      for (int64_t m = first; m < end; m += kMxRows) {
+        MxSomeRows<kMxRows>(args, x.get() + (m - first) * blocks, m, std::min(kMxRows, end - m), tile);
+      }
+    }
+  }
+}
+
+#endif
+
 void GemmSimd(const Gemm::Args& args) {
   using quant::BlockFormat;
   switch (args.w->format) {
@@ -353,6 +395,7 @@ void GemmSimd(const Gemm::Args& args) {
     case WeightFormat::kQ6K:
       return BlockTiles<BlockFormat::kQ6K>(args);
     case WeightFormat::kMxfp4:
+      if (MxServes(*args.w)) return MxTiles(args);
       return BlockTiles<BlockFormat::kMxfp4>(args);
     case WeightFormat::kFp8:
       return BlockTiles<BlockFormat::kFp8>(args);
@@ -367,6 +410,9 @@ namespace trivet::kernels {
 
 std::span<const KernelRow<Gemm>> Gemm::Rows() {
   static constexpr KernelRow<Gemm> kRows[] = {
+#if HWY_TARGETS & HWY_AVX3_DL
+    {"gemm/avx512vnni", HWY_AVX3_DL, N_AVX3_DL::GemmSimd},
+#endif
 #if HWY_TARGETS & HWY_AVX3
     {"gemm/avx512", HWY_AVX3, N_AVX3::GemmSimd},
 #endif

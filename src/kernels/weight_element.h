@@ -12,9 +12,9 @@
 
 namespace trivet::kernels {
 
-/// Element (row, k) of a tile of blocks.
+/// What element (row, k) of a tile of blocks is made of.
 template <quant::BlockFormat kFormat>
-constexpr float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
+constexpr quant::BlockElement PartsOf(const std::byte* tile, int64_t row, int64_t k) {
   constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   constexpr int64_t kScale = ScaleBytes(kTraits.scale);
@@ -44,7 +44,13 @@ constexpr float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
     };
     element.code = static_cast<uint8_t>(CodeOf(kLayout, k, word) ^ StoredBias(kTraits));
   }
-  return quant::Value(kTraits, element);
+  return element;
+}
+
+/// Element (row, k) of a tile of blocks.
+template <quant::BlockFormat kFormat>
+constexpr float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
+  return quant::Value(quant::TraitsOf(kFormat), PartsOf<kFormat>(tile, row, k));
 }
 
 /// Element (row, k) of a tile, exact.

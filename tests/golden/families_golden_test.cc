@@ -66,7 +66,7 @@ TEST_P(FamilyGolden, LogitsAndHiddenStatesAreNearTheReference) {
 TEST_P(FamilyGolden, LogitsAreTheSameBytesHoweverTheyAreComputed) {
   std::vector<engine::EngineOptions> variants(1);
   for (int64_t ranks = 2; ranks <= 8; ++ranks) variants.emplace_back().layout.ranks = ranks;
-  for (const char* rows : {"ref", "avx2"}) variants.emplace_back().kernels.rows = rows;
+  for (const char* rows : {"ref", "avx2", "avx512"}) variants.emplace_back().kernels.rows = rows;
   variants.emplace_back().prefill_chunk = 7;
   for (const char* cut : {"uneven", "pad", "replicate"}) {
     engine::EngineOptions& options = variants.emplace_back();
