@@ -2,6 +2,7 @@
 #include "kernels/cuda_formats.cuh"
 #include "kernels/gemm_launch.cuh"
 #include "kernels/gemm_matrix.h"
+#include "kernels/mx_block.h"
 
 namespace trivet::kernels {
 
@@ -28,7 +29,7 @@ namespace {
 // Whether matrix units multiply `w`: under their own contract where they can, and everywhere where it is in integers,
 // which have the same bits on every device.
 bool GoesByMatrix(Contract contract, const PackedMatrix& w) {
-  return MatrixUnitsServe(w) && (contract == Contract::kMatrix || w.format == WeightFormat::kMxfp4);
+  return MatrixUnitsServe(w) && (contract == Contract::kMatrix || MxServes(w));
 }
 
 template <Contract kContract>

@@ -6,8 +6,12 @@
 #pragma once
 
 #include "kernels/gemm_matrix_read.cuh"
+#include "kernels/mx_block.h"
 
 namespace trivet::kernels {
+
+/// What a code of the matrix units' weights lacks: a power of two, which the scales of activations make good.
+inline constexpr float kCodeUnit = 0x1p15F;
 
 /// kRows rows of kBlocks blocks of 32 columns in shared memory, as HeldParts has them: upper and lower limbs.
 template <int kRows, int kBlocks>
@@ -20,12 +24,10 @@ struct HeldLimbs {
     const uint32_t four = 0xFU << (threadIdx.x & 28);
     uint32_t most = 0;
 #pragma unroll
-    for (const float value : from) most = max(most, __float_as_uint(value) & 0x7FFFFFFFU);
+    for (const float value : from) most = max(most, MxMagnitude(value));
     most = max(most, __shfl_xor_sync(four, most, 1));
     most = max(most, __shfl_xor_sync(four, most, 2));
-    // All of the block lie below 2^exponent; steps finer than 2^-122 are of no use.
-    const int exponent = max(-100, static_cast<int>(most >> 23) - 126);
-    const float factor = PowerOfTwo(22 - exponent);
+    const float factor = MxToInteger(MxExponent(most));
     uint32_t limbs[2][4];
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
@@ -40,13 +42,10 @@ struct HeldLimbs {
     to[0] = make_uint4(limbs[0][0], limbs[0][1], limbs[0][2], limbs[0][3]);
     to[4] = make_uint4(limbs[1][0], limbs[1][1], limbs[1][2], limbs[1][3]);
     if (eight % 4 != 0) return;
-    scales[eight / 4][row] = most < 0x7F800000U ? PowerOfTwo(exponent - 8) : __uint_as_float(0x7FC00000U);
+    scales[eight / 4][row] = MxFactor(most) * kCodeUnit;
   }
 
  private:
-  static __device__ float PowerOfTwo(int exponent) {
-    return __uint_as_float(static_cast<uint32_t>(exponent + 127) << 23);
-  }
   // The nearest integer to a number below 2^22 in magnitude.
   static __device__ float Whole(float number) {
     constexpr float kOnes = 0x1.8p23F;  // has steps of one
@@ -54,8 +53,8 @@ struct HeldLimbs {
   }
 };
 
-/// Codes of a block and their scales as a lane holds them. An F16 holds a code times 2^-15: its bits are the sign, the
-/// lowest bits of the exponent and the highest one of the mantissa.
+/// Codes of a block and their scales as a lane holds them. An F16 holds a code divided by kCodeUnit: its bits are the
+/// sign, the lowest bits of the exponent and the highest one of the mantissa.
 struct CodeWeights {
   MatrixWeights w;
   float scales[4];  // of rows 4g .. 4g + 3
@@ -70,7 +69,7 @@ struct CodeWeights {
         const uint32_t sign = codes << (12 - 4 * p), rest = p < 3 ? codes << (9 - 4 * p) : codes >> 3;
         w[p][row] = (sign & 0x80008000U) | (rest & 0x0E000E00U);
       }
-      scales[row] = __uint_as_float((stored.ones[0] >> (8 * row) & 0xFF) << 23);
+      scales[row] = MxWeightScale(static_cast<uint8_t>(stored.ones[0] >> (8 * row)));
     }
   }
 };

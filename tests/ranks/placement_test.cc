@@ -49,7 +49,7 @@ class PlacementIdentity : public testing::TestWithParam<const char*> {
     ASSERT_TRUE(placement.ok()) << placement.error().message;
     EngineOptions options;
     options.layout.ranks = ranks;
-    options.layout.placement = std::move(placement).value();
+    options.layout.placement.emplace(std::move(placement).value());
     ExpectEqual(options);
   }
 
