@@ -4,7 +4,6 @@
 // in one process, since starting to use a GPU takes longer than any of this.
 //   cuda_layouts_test [--ranks N,...] MODEL...
 // Ranks share the GPUs where they are fewer.
-#include <cuda_runtime.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstdio>
 #include <string_view>
 
+#include "device/device.h"
 #include "tests/support/model_runs.h"
 
 namespace trivet {
@@ -172,9 +172,8 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "expected [--ranks N,...] MODEL... with counts of 2 to 16\n");
     return 2;
   }
-  int devices = 0;
-  if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-    std::printf("no CUDA device: skipped\n");
+  if (const auto device = trivet::device::Device::Open(trivet::Backend::kCuda, 0); !device.ok()) {
+    std::printf("skipped: %s\n", device.error().message.c_str());
     return trivet::kSkipped;
   }
   return trivet::CheckModels(models, ranks);
