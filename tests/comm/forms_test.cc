@@ -6,6 +6,7 @@
 #include "comm/communicator.h"
 #include "tests/comm/parts.h"
 #include "tests/comm/ranks.h"
+#include "tests/support/paths.h"
 
 namespace trivet::comm {
 namespace {
@@ -40,7 +41,7 @@ TEST(AllReduce, BothFormsGiveTheSameBytesAtEverySize) {
 TEST(Connect, TakesCrossoversOfThisMachineAlone) {
   const std::unique_ptr<Group> group = MakeGroup(3);
   const device::Device processor;
-  Tuning tuning = Tuning::Read(std::string(TRIVET_ROOT) + "/tests/comm/tuning_of_another.json").value();
+  Tuning tuning = Tuning::Read(SourceRoot() + "/tests/comm/tuning_of_another.json").value();
   Communicator comm(group.get(), 0);
   ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
   EXPECT_FALSE(comm.crossovers().measured);

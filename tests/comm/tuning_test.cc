@@ -6,13 +6,14 @@
 
 #include "base/str.h"
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::comm {
 namespace {
 
 using testing::HasSubstr;
 
-const std::string kOther = std::string(TRIVET_ROOT) + "/tests/comm/tuning_of_another.json";
+const std::string kOther = SourceRoot() + "/tests/comm/tuning_of_another.json";
 
 class TuningTest : public testing::Test {
  protected:
