@@ -2,6 +2,7 @@
 #include "record/run_log.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <numeric>
@@ -12,19 +13,23 @@
 namespace trivet::record {
 namespace {
 
-// Bytes of plain records, one behind the other.
+// Bytes of plain records, one behind the other, in memory that the caller has.
 class Bytes {
  public:
-  explicit Bytes(size_t most) { bytes_.reserve(most); }
+  explicit Bytes(std::span<std::byte> memory) : memory_(memory) {}
   template <class T>
   void Put(const T& value) {
-    const auto* from = reinterpret_cast<const std::byte*>(&value);
-    bytes_.insert(bytes_.end(), from, from + sizeof(T));
+    Put(std::as_bytes(std::span(&value, 1)));
   }
-  Digest Hash() const { return Hash128(std::span<const std::byte>(bytes_)); }
+  void Put(std::span<const std::byte> bytes) {
+    std::copy(bytes.begin(), bytes.end(), memory_.begin() + static_cast<std::ptrdiff_t>(size_));
+    size_ += bytes.size();
+  }
+  Digest Hash() const { return Hash128(std::span<const std::byte>(memory_.first(size_))); }
 
  private:
-  std::vector<std::byte> bytes_;
+  const std::span<std::byte> memory_;
+  size_t size_ = 0;
 };
 
 bool AllFinite(const RouteSlot& slot) {
@@ -57,13 +62,17 @@ void SortByStep(std::vector<T>* records) {
 }  // namespace
 
 Digest DecisionDigest(const Digest& domain, const RouteHead& head, std::span<const RouteSlot> slots) {
-  Bytes bytes(sizeof(domain) + sizeof(head) + slots.size_bytes());
+  // A layer has one of these per token, so the usual ones need no memory of the heap.
+  std::array<std::byte, 512> few;
+  const size_t most = sizeof(domain) + sizeof(head) + slots.size_bytes();
+  std::vector<std::byte> many(most > few.size() ? most : 0);
+  Bytes bytes(many.empty() ? std::span<std::byte>(few) : std::span<std::byte>(many));
   bytes.Put(domain);
   bytes.Put(head.token);
   bytes.Put(head.input);
   bytes.Put(head.layer);
   bytes.Put(head.top_k);
-  for (const RouteSlot& slot : slots) bytes.Put(slot);
+  bytes.Put(std::as_bytes(slots));
   return bytes.Hash();
 }
 

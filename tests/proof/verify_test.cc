@@ -36,58 +36,59 @@ TEST(Verify, AFailingRunIsNotCompared) {
   EXPECT_TRUE(report.json["comparisons"].empty());
 }
 
+constexpr const char* kLayoutFacts[] = {"/schema",
+                                        "/group",
+                                        "/world",
+                                        "/rank_order",
+                                        "/sizes",
+                                        "/sizes/tp",
+                                        "/sp",
+                                        "/cp_layout",
+                                        "/split_order",
+                                        "/expert_group_over",
+                                        "/stages",
+                                        "/stages/0",
+                                        "/stages/0/pp",
+                                        "/stages/0/layers",
+                                        "/stages/0/layers/0",
+                                        "/stages/0/layers/0/1",
+                                        "/dp_assignment",
+                                        "/dp_assignment/requests",
+                                        "/dp_assignment/requests/1",
+                                        "/experts/channels",
+                                        "/experts/channels/1",
+                                        "/experts/channels/1/1",
+                                        "/experts/width"};
+constexpr const char* kRunFacts[] = {"/schema",
+                                     "/level",
+                                     "/layers",
+                                     "/hidden",
+                                     "/identity/contract",
+                                     "/router/layers",
+                                     "/router/layers/1",
+                                     "/router/experts",
+                                     "/router/gate",
+                                     "/claims",
+                                     "/claims/0",
+                                     "/placement",
+                                     "/placement/0",
+                                     "/requests",
+                                     "/requests/1",
+                                     "/requests/1/request",
+                                     "/requests/1/computed",
+                                     "/requests/1/logits_from",
+                                     "/knobs",
+                                     "/knobs/0",
+                                     "/knobs/0/path",
+                                     "/knobs/0/status",
+                                     "/knobs/0/actual"};
+
 // Whatever stands where a fact must, no run with it is in order.
 TEST(Verify, AFactOfAnotherKindIsRefused) {
   SyntheticOptions options;
   options.sizes = {2, 1, 1, 1, 1};
   options.expert_group_over = {Dimension::kTp};
   const RecordedRun sound = MakeSynthetic(options);
-  const char* const layout[] = {"/schema",
-                                "/group",
-                                "/world",
-                                "/rank_order",
-                                "/sizes",
-                                "/sizes/tp",
-                                "/sp",
-                                "/cp_layout",
-                                "/split_order",
-                                "/expert_group_over",
-                                "/stages",
-                                "/stages/0",
-                                "/stages/0/pp",
-                                "/stages/0/layers",
-                                "/stages/0/layers/0",
-                                "/stages/0/layers/0/1",
-                                "/dp_assignment",
-                                "/dp_assignment/requests",
-                                "/dp_assignment/requests/1",
-                                "/experts/channels",
-                                "/experts/channels/1",
-                                "/experts/channels/1/1",
-                                "/experts/width"};
-  const char* const run[] = {"/schema",
-                             "/level",
-                             "/layers",
-                             "/hidden",
-                             "/identity/contract",
-                             "/router/layers",
-                             "/router/layers/1",
-                             "/router/experts",
-                             "/router/gate",
-                             "/claims",
-                             "/claims/0",
-                             "/placement",
-                             "/placement/0",
-                             "/requests",
-                             "/requests/1",
-                             "/requests/1/request",
-                             "/requests/1/computed",
-                             "/requests/1/logits_from",
-                             "/knobs",
-                             "/knobs/0",
-                             "/knobs/0/path",
-                             "/knobs/0/status",
-                             "/knobs/0/actual"};
   const Json others[] = {nullptr, "x", -7, 2.5, Json::array({"x"}), Json::array({Json::array()}), {{"x", 1}}};
   const auto check = [&](bool of_layout, const char* at) {
     for (const Json& other : others) {
@@ -98,8 +99,8 @@ TEST(Verify, AFactOfAnotherKindIsRefused) {
           << (of_layout ? "layout.json " : "run.json ") << at << " " << other;
     }
   };
-  for (const char* at : layout) check(true, at);
-  for (const char* at : run) check(false, at);
+  for (const char* at : kLayoutFacts) check(true, at);
+  for (const char* at : kRunFacts) check(false, at);
 }
 
 // 100,000 decisions in each of two runs of two ranks.

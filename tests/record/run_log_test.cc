@@ -110,6 +110,27 @@ TEST(RunLog, ADigestCoversEverythingOfADecision) {
   }
 }
 
+// However many slots: all of them count, the last one too.
+TEST(RunLog, ADigestCoversManySlots) {
+  for (const size_t count : {1, 28, 29, 30, 31, 64}) {
+    std::vector<RouteSlot> slots(count);
+    for (size_t i = 0; i < count; ++i) slots[i] = {static_cast<uint16_t>(i), 0, 0.5F, 1.0F, 2.0F};
+    const RouteHead head{GlobalToken(1, 2), 5, 3, static_cast<uint16_t>(count), 0.5F, 0};
+    const Digest domain = Hash128(std::string_view("domain")), digest = DecisionDigest(domain, head, slots);
+    std::string bytes;
+    const auto put = [&](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof value); };
+    put(domain);
+    put(head.token);
+    put(head.input);
+    put(head.layer);
+    put(head.top_k);
+    for (const RouteSlot& slot : slots) put(slot);
+    EXPECT_EQ(digest, Hash128(std::string_view(bytes))) << count;
+    slots.back().weight = 0.25F;
+    EXPECT_NE(DecisionDigest(domain, head, slots), digest) << count;
+  }
+}
+
 TEST(RunLog, NumbersThatAreNotFiniteAreMarked) {
   RunLog log(Options(Level::kDigest));
   Begin(&log);
