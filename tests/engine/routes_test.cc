@@ -13,6 +13,7 @@
 #include "proof/verify.h"
 #include "tests/engine/small_model.h"
 #include "tests/io/temp_dir.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -116,6 +117,16 @@ class Forced : public testing::Test {
     auto writer = checkpoint::SafetensorsWriter::Create(path, decls, metadata);
     CHECK(writer.ok() && writer->Append(std::as_bytes(std::span(tokens))).ok());
     CHECK(writer->Append(std::as_bytes(std::span(experts))).ok() && writer->Finish().ok());
+    return path;
+  }
+
+  // A file of these tensors, all zeros, whatever sense they make.
+  std::string WriteZeros(const std::vector<checkpoint::TensorDecl>& decls) {
+    const std::string path = small_.dir().Path("routes" + std::to_string(runs_++));
+    auto writer = checkpoint::SafetensorsWriter::Create(path, decls, {{"layers", "0,1,2,3"}});
+    CHECK_MSG(writer.ok(), writer.error().message);
+    const std::vector<std::byte> zeros(static_cast<size_t>(writer->remaining_bytes()));
+    CHECK(writer->Append(zeros).ok() && writer->Finish().ok());
     return path;
   }
 
@@ -245,6 +256,20 @@ TEST_F(Forced, AnotherModelsFileIsRefusedByWhatDiffers) {
   Refused(Write(tokens, {0, -1, 2, 3, 4, 5, 6, 7}, "0,1,2,3"), "position 0, layer 0");
   Refused(Write({100000}, free, "0,1,2,3"), "tokens.0");
   Refused(small_.dir().Path("none"), "none");
+  using tensor::DType;
+  Refused(WriteZeros({}), "of a request R, found none");
+  Refused(WriteZeros({{"tokens.0", DType::kI32, {2}}}), "found one of them");
+  Refused(WriteZeros({{"experts.0", DType::kI32, {2, 4, 2}}}), "found one of them");
+  for (const char* name : {"routes.0", "tokens", "tokens.", "tokens.x", "tokens.-1", "tokens.3000000000"}) {
+    Refused(WriteZeros({{name, DType::kI32, {2}}}), name);
+  }
+  Refused(WriteZeros({{"tokens.0", DType::kF32, {2}}}), "tokens.0 of int32 [T]");
+  Refused(WriteZeros({{"tokens.0", DType::kI32, {2, 1}}}), "tokens.0 of int32 [T]");
+  Refused(WriteZeros({{"tokens.0", DType::kI32, {0}}}), "tokens.0 of int32 [T]");
+  Refused(WriteZeros({{"experts.0", DType::kI32, {2, 3, 2}}}), "experts.0 of int32 [T, 4, 2]");
+  Refused(WriteZeros({{"tokens.0", DType::kI32, {2}}, {"experts.0", DType::kI32, {1, 4, 2}}}), "as many tokens");
+  const OpenedModel dense = support::Open(CaseDir("llama"));
+  EXPECT_EQ(ReadRoutes(Write(tokens, free, "0,1,2,3"), dense, Backend::kCpu).error().code, Code::kUnsupported);
   EXPECT_TRUE(
       ReadRoutes(Write(tokens, free, "0,1,2,3", ConfigDigest(small_.model())), small_.model(), Backend::kCpu).ok());
   EXPECT_EQ(ReadRoutes(Write(tokens, free, "0,1,2,3"), small_.model(), Backend::kCuda).error().code,
