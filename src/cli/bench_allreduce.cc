@@ -33,6 +33,7 @@ struct Flags {
   GroupFlags group;
   std::string type = "int64", algorithm = "auto", nccl;
   int64_t soak = 0, norm = 0;
+  bool compress = false;
 };
 
 // One by one, and inside a recorded graph where there can be one.  Units: microseconds.
@@ -92,6 +93,7 @@ Status TimeSizes(const Flags& flags, const GroupRank& rank) {
   if (flags.algorithm != "auto") {
     rank.comm.Insist(flags.algorithm == "one-shot" ? comm::Algorithm::kOneShot : comm::Algorithm::kTwoShot);
   }
+  if (flags.compress) rank.comm.Compress();
   std::unique_ptr<comm::Nccl> nccl;
   if (!flags.nccl.empty()) {
     TRY_ASSIGN(nccl, comm::Nccl::Make(&rank.comm, rank.device, flags.nccl));
@@ -102,7 +104,7 @@ Status TimeSizes(const Flags& flags, const GroupRank& rank) {
   for (const int64_t bytes : kSizes) {
     const std::span<T> values = buffer.As<T>().first(static_cast<size_t>(bytes) / sizeof(T));
     const int64_t calls = std::clamp<int64_t>(64 * kMiB / bytes, 1, 100);
-    SizeTimes size{bytes, comm::AlgorithmName(rank.comm.Choose<T>(bytes)), {}, {}};
+    SizeTimes size{bytes, flags.compress ? "compressed" : comm::AlgorithmName(rank.comm.Choose<T>(bytes)), {}, {}};
     TRY_ASSIGN(size.ours, TimesOf(rank, calls, [&] { return rank.comm.AllReduce(values); }));
     if (nccl != nullptr) {
       TRY_ASSIGN(size.nccl, TimesOf(rank, calls, [&] { return nccl->AllReduce(values); }));
@@ -267,6 +269,10 @@ Status Execute(const Flags& flags) {
     return MakeError(Code::kUsage, fmt::format("--soak: expected 1 to {} sums, found {}; choose a count in that range",
                                                kMostSums, flags.soak));
   }
+  if (flags.compress && flags.type != "float") {
+    return MakeError(Code::kUsage,
+                     "--compress-sums: expected --type float, found int64, whose sums are exact; give it");
+  }
   if (flags.norm < 0 || flags.norm > kMostNorm) {
     return MakeError(Code::kUsage,
                      fmt::format("--norm: expected 1 to {} channels, found {}; choose a width in that range", kMostNorm,
@@ -306,6 +312,9 @@ std::function<Status()> AddBenchAllReduce(CLI::App* app) {
          "instead: time sums of 1 to 8 rows of so many channels with the residual and norm behind them, as two "
          "kernels and as one")
       ->excludes(soak);
+  app->add_flag("--compress-sums", flags->compress, "with --type float: parts travel in 6 bits a value")
+      ->excludes(soak)
+      ->excludes(app->get_option("--norm"));
   return [flags] { return Execute(*flags); };
 }
 

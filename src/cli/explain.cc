@@ -8,6 +8,7 @@
 #include "cli/bench_group.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "comm/wht6.h"
 #include "device/buffer.h"
 #include "engine/knobs.h"
 #include "engine/rank.h"
@@ -20,6 +21,7 @@ struct ExplainFlags {
   std::string operation, numerics = "exact", rows;
   std::vector<std::string> force;
   int64_t bytes = 2048;
+  bool compress = false;
 };
 
 // One row of one question.
@@ -38,7 +40,9 @@ struct Made {
 };
 
 template <class T>
-Status Sum(const GroupRank& rank, int64_t bytes, Made* made) {
+Status Sum(const GroupRank& rank, const ExplainFlags& flags, Made* made) {
+  const int64_t bytes = flags.bytes;
+  if (flags.compress) rank.comm.Compress();
   TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, bytes, "message"));
   if (rank.device.backend() == Backend::kCpu) std::fill_n(buffer.data(), bytes, std::byte{0});
   TRY(rank.comm.AllReduce(buffer.As<T>()));
@@ -64,7 +68,10 @@ std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
           {"crossover", {"measured", measured, reason}},
           {"crossover", {"built-in", !measured, measured ? "measured on this machine" : "the only one left"}},
           {"algorithm", {"one-shot", one, size}},
-          {"algorithm", {"two-shot", !one, size}},
+          {"algorithm", {"two-shot", !one && !flags.compress, size}},
+          {"algorithm",
+           {"compressed", flags.compress,
+            flags.compress ? "--compress-sums, whatever the size" : "it changes bits: --compress-sums asks for it"}},
           {"sum", {"int64", exact, exact ? as : "--numerics fast adds in float32"}},
           {"sum", {"float32", !exact, exact ? "its rounding depends on who holds what; expected the same bits" : as}}};
 }
@@ -78,8 +85,16 @@ Result<std::vector<Answer>> ExplainSum(const ExplainFlags& flags) {
   }
   Made made;
   const bool fast = flags.numerics == "fast";
+  constexpr int64_t kGroupBytes = comm::kWhtGroup * sizeof(float);
+  if (flags.compress && (!fast || flags.bytes % kGroupBytes != 0)) {
+    return MakeError(
+        Code::kUsage,
+        fmt::format("--compress-sums: expected --numerics fast and --bytes in whole groups of {}, found {} "
+                    "and {}; choose others, or leave it out",
+                    kGroupBytes, flags.numerics, flags.bytes));
+  }
   TRY(RunGroup(flags.group, [&](const GroupRank& rank) {
-    return fast ? Sum<float>(rank, flags.bytes, &made) : Sum<int64_t>(rank, flags.bytes, &made);
+    return fast ? Sum<float>(rank, flags, &made) : Sum<int64_t>(rank, flags, &made);
   }));
   return WaysOf(flags, made);
 }
@@ -131,6 +146,7 @@ Run AddExplain(CLI::App* app) {
   flags->group.Add(app);
   app->add_option("--bytes", flags->bytes, "of the sum that every rank has a part of");
   app->add_option("--numerics", flags->numerics, "exact, portable or fast");
+  app->add_flag("--compress-sums", flags->compress, "as other commands have it: parts travel in 6 bits a value");
   app->add_option("--rows", flags->rows,
                   "kernel rows by suffix: ref, avx2, avx512 or avx512vnni; the best one when empty");
   app->add_option("--force", flags->force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();

@@ -158,6 +158,9 @@ void EngineFlags::Add(CLI::App* app) {
                   "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
                   "hand-bf16, wrong-slot, weight-bit, router-ulp, local-topk, combine-order, split-kv, moved-map, "
                   "other-replica, die or hang, with :rank=N, such as partial-bf16:rank=1");
+  app->add_flag(
+      "--compress-sums", compress_sums,
+      "with --numerics fast: parts of sums over ranks travel in 6 bits a value, for slow links; logits change");
   app->add_flag("--strict", strict, "a saturated sum is an error instead of a notice");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }
@@ -196,6 +199,7 @@ Result<engine::EngineOptions> EngineFlags::Options() const {
   }
   TRY(sizes.Fill(&options));
   options.threads = threads;
+  options.compress_sums = compress_sums;
   options.strict = strict;
   options.routes = routes;
   return options;
@@ -250,6 +254,9 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
   };
   TRY_ASSIGN(loaded.engine, engine::Engine::Start(*loaded.model, options, show));
   bar.Finish(" on rank 0");
+  if (!flags.quiet && options.compress_sums) {
+    std::fprintf(stderr, "notice: --compress-sums: parts of sums over ranks are rounded to 6 bits, so logits change\n");
+  }
   if (!flags.quiet && !loaded.engine->detour().empty()) {
     std::fprintf(stderr, "notice: ranks exchange through the host: %s\n", loaded.engine->detour().c_str());
   }

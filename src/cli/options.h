@@ -73,6 +73,7 @@ struct EngineFlags {
   std::vector<std::string> force;
   std::string fault;
   int threads = 0;
+  bool compress_sums = false;
   bool strict = false;
   bool quiet = false;
   std::string routes;  // file of choices of experts that are forced; empty: none

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/list.h"
 #include "base/str.h"
 #include "cli/bench_group.h"
 #include "cli/commands.h"
@@ -22,7 +23,7 @@ constexpr int64_t kCalls = 20;       // of one measurement
 
 struct Flags {
   GroupFlags group;
-  std::vector<int64_t> ranks = {2, 3, 4, 5, 6, 7, 8};
+  std::vector<std::string> ranks = {"2,3,4,5,6,7,8"};
   std::string out;
 };
 
@@ -97,7 +98,9 @@ Status Execute(const Flags& flags) {
                      "--out: expected a file, or HOME in the environment, found neither; give --out FILE");
   }
   TRY_ASSIGN(comm::Tuning tuning, Earlier(path));
-  for (const int64_t ranks : flags.ranks) {
+  TRY_ASSIGN(const std::vector<std::string> counts, ParseLists(flags.ranks, "--ranks"));
+  for (const std::string& count : counts) {
+    TRY_ASSIGN(const int64_t ranks, ParseInt(count, "--ranks"));
     GroupFlags group = flags.group;
     group.ranks = ranks;
     group.tuning = "none";
@@ -122,7 +125,7 @@ Status Execute(const Flags& flags) {
 
 Run AddTune(CLI::App* app) {
   auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
-  app->add_option("--ranks,-n", flags->ranks, "rank counts to measure, each 2 to 16")->take_all()->delimiter(',');
+  app->add_option("--ranks,-n", flags->ranks, "rank counts to measure, each 2 to 16; commas or repeats")->take_all();
   flags->group.AddWay(app);
   RefuseEmpty(
       app->add_option("--out", flags->out, "file to keep it in, beside what it has; the user's own when absent"));

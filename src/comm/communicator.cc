@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/clock.h"
+#include "comm/wht6.h"
 
 namespace trivet::comm {
 namespace {
@@ -145,6 +146,9 @@ Status Communicator::Reduce(std::span<T> values) {
   last_ = {};
   if (size() == 1 && (fault_.kind == FaultKind::kNone || fault_.rank < 0)) return {};
   if (size() > 1) last_ = FactsOf<T>();
+  if constexpr (std::is_same_v<T, float>) {
+    if (compressed_ && size() > 1) return ReduceCompressed(values);
+  }
   if (peer_ != nullptr) {
     if (group_->aborted()) return group_->AbortError();
     last_.configured = last_.actual = AlgorithmName(Choose<T>(static_cast<int64_t>(values.size_bytes())));
@@ -163,9 +167,41 @@ Status Communicator::Reduce(std::span<T> values) {
   return {};
 }
 
+// Every rank adds the groups of a share, its own codes among the others', so that all end with the same bits.
+Status Communicator::ReduceCompressed(std::span<float> values) {
+  CHECK(values.size() % kWhtGroup == 0);
+  last_.configured = last_.actual = "compressed";
+  last_.payload = "wht6";
+  last_.round_at = "6 bits of every part, and every addition";
+  if (group_->aborted()) return group_->AbortError();
+  if (peer_ != nullptr) {
+    peer_->CompressedSum(values);
+    return {};
+  }
+  constexpr size_t kMost = kHostPieceBytes / sizeof(float);
+  for (size_t at = 0; at < values.size(); at += kMost) {
+    const std::span<float> piece = values.subspan(at, std::min(kMost, values.size() - at));
+    const auto bytes = static_cast<int64_t>(piece.size_bytes()), groups = bytes / (4 * kWhtGroup);
+    TRY_ASSIGN(const int64_t parity, NextSlots());
+    const std::span<float> own = HostOf(piece);
+    if (own.data() != piece.data()) device_.Download(own.data(), piece.data(), bytes);
+    WhtEncode(own, group_->slot(rank_, parity));
+    TRY(group_->Barrier(rank_));
+    std::vector<const std::byte*> parts;
+    for (int64_t from = 0; from < size(); ++from) parts.push_back(group_->slot(from, parity));
+    const Share share = ShareOf(groups, size(), rank_);
+    auto* result = reinterpret_cast<float*>(group_->result(parity));
+    WhtSum(parts, groups, share.begin, share.end, result + share.begin * kWhtGroup);
+    TRY(group_->Barrier(rank_));
+    device_.Upload(piece.data(), result, bytes);
+  }
+  return {};
+}
+
 bool Communicator::JoinsNorm(const kernels::AddNorm::Args& args) const {
   if (peer_ == nullptr || args.begin != 0) return false;
   const bool fixed = args.sums_fixed != nullptr;
+  if (compressed_ && !fixed) return false;
   const int64_t part_bytes = fixed ? sizeof(int64_t) : sizeof(float), bytes = args.end * args.n * part_bytes;
   const Algorithm form = fixed ? Choose<int64_t>(bytes) : Choose<float>(bytes);
   return form == Algorithm::kOneShot && peer_->ServesNorm(args.end, args.n, part_bytes);

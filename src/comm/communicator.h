@@ -70,6 +70,9 @@ class Communicator {
   Algorithm Choose(int64_t bytes) const {
     return bytes <= crossovers_.one_shot.Of<T>() ? Algorithm::kOneShot : Algorithm::kTwoShot;
   }
+  /// Lets sums of float32 travel in 6.25 bits a value from here on, whatever their size (comm/wht6.h): in whole groups
+  /// of kWhtGroup values.  Ranks: the same on all.
+  void Compress() { compressed_ = true; }
   /// Makes sums that way from here on, whatever their size. For measurements.  Ranks: the same on all.
   void Insist(Algorithm algorithm);
   /// The way between GPUs, or null; for measurements.
@@ -134,6 +137,7 @@ class Communicator {
   Status ConnectPeers(Transport transport);
   template <class T>
   Status Reduce(std::span<T> values);
+  Status ReduceCompressed(std::span<float> values);
   template <class T>
   Status ReducePiece(std::span<T> values);
   template <class T>
@@ -158,6 +162,7 @@ class Communicator {
   std::unique_ptr<PeerTransport> peer_;
   std::string detour_;
   CrossoverChoice crossovers_;
+  bool compressed_ = false;
   std::vector<std::byte> staging_;  // for values of another device
   int64_t calls_ = 0;  // pieces exchanged; its parity picks the slots, so a slow reader is never overwritten
   int64_t site_ = 0;

@@ -21,6 +21,7 @@ template void TwoShot(const Peers&, int64_t, int64_t*, int64_t);
 template void TwoShot(const Peers&, int64_t, float*, int64_t);
 template void TwoShot(const Peers&, int64_t, uint32_t*, int64_t);
 void SumAddNorm(const Peers&, const kernels::AddNorm::Args&) { CHECK_MSG(false, "no CUDA"); }
+void CompressedSum(const Peers&, int64_t, float*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Gather(const Peers&, int64_t, const Columns&) { CHECK_MSG(false, "no CUDA"); }
 void PingPong(const Peers&, int64_t, uint32_t, uint32_t) { CHECK_MSG(false, "no CUDA"); }
 void Push(const Peers&, int64_t) { CHECK_MSG(false, "no CUDA"); }

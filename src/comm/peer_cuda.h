@@ -36,6 +36,10 @@ inline constexpr int64_t kNormBlocks = 8, kNormLongest = 16384;
 /// row, at most kPacketWords * 8 bytes of sums, rows of whole words. Needs compute capability 9.0.
 void SumAddNorm(const Peers& peers, const kernels::AddNorm::Args& args);
 
+/// values = their sum over ranks, each part as wht6.h has it; whole groups, whose packed bytes are at most
+/// kPeerPieceBytes over ranks.
+void CompressedSum(const Peers& peers, int64_t blocks, float* values, int64_t count);
+
 /// What one rank adds to a matrix.
 struct Columns {
   const float* from = nullptr;  // [rows, stride]

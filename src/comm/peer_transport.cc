@@ -8,6 +8,8 @@
 #include <cstring>
 #include <vector>
 
+#include "comm/wht6.h"
+
 namespace trivet::comm {
 namespace {
 
@@ -15,6 +17,9 @@ namespace {
 constexpr int64_t kWordsABlock = 512;
 constexpr int64_t kUnitsABlock = 512;
 constexpr int64_t kUnitBytes = 16;
+
+// What one rank may write into a half of another's memory.
+constexpr int64_t PartBytes(int64_t ranks) { return kPeerPieceBytes / ranks; }
 
 }  // namespace
 
@@ -167,6 +172,17 @@ void PeerTransport::Reduce(std::span<T> values, int64_t one_shot_bytes) {
 template void PeerTransport::Reduce(std::span<int64_t> values, int64_t one_shot_bytes);
 template void PeerTransport::Reduce(std::span<float> values, int64_t one_shot_bytes);
 template void PeerTransport::Reduce(std::span<uint32_t> values, int64_t one_shot_bytes);
+
+void PeerTransport::CompressedSum(std::span<float> values) {
+  const auto most = static_cast<size_t>(PartBytes(group_->ranks()) / WhtBytes(1) * kWhtGroup);
+  while (!values.empty()) {
+    const std::span<float> piece = values.first(std::min(most, values.size()));
+    const auto count = static_cast<int64_t>(piece.size());
+    cuda::CompressedSum(peers_, BlocksFor(count / kWhtGroup, kWhtBlockGroups, processors_, ranks_on_device_),
+                        piece.data(), count);
+    values = values.subspan(piece.size());
+  }
+}
 
 bool PeerTransport::ServesNorm(int64_t rows, int64_t n, int64_t part_bytes) const {
   constexpr int64_t kClusters = 90;  // the compute capability that has them

@@ -37,6 +37,9 @@ class PeerTransport {
   void AllReduce(std::span<float> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
   void AllReduce(std::span<uint32_t> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
 
+  /// The same of float32, compressed (comm/wht6.h): whole groups.
+  void CompressedSum(std::span<float> values);
+
   /// Whether SumAddNorm serves `rows` rows of n parts of `part_bytes`, as all GPUs of the group are.
   bool ServesNorm(int64_t rows, int64_t n, int64_t part_bytes) const;
   /// A sum over ranks and AddNorm in one kernel, with the bytes of both (comm/peer_cuda.h). It can be recorded.

@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "comm/wht6.h"
 #include "engine/knobs.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
@@ -60,11 +61,26 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
   for (size_t replica = 0; replica < logits_.size(); ++replica) schedulers_.emplace_back(rank_options_.limits);
 }
 
+// Whether sums may be compressed: without a promise across layouts, and in groups that no two tokens share.
+Status CheckCompression(int64_t hidden, const EngineOptions& options) {
+  if (!options.compress_sums) return {};
+  if (options.numerics != kernels::Numerics::kFast) {
+    return MakeError(Code::kUsage,
+                     "--compress-sums: expected --numerics fast, found another, whose sums lose no bit; give that, or "
+                     "leave --compress-sums out");
+  }
+  if (hidden % comm::kWhtGroup == 0) return {};
+  return MakeError(Code::kUnsupported,
+                   fmt::format("--compress-sums: expected a hidden width of whole groups of {}, found {}; leave it out",
+                               comm::kWhtGroup, hidden));
+}
+
 Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
                                               const LoadProgress& progress) {
   TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
   TRY(CheckFault(layout, options));
   TRY(CheckBackend(layout, options.backend));
+  TRY(CheckCompression(model.geometry.hidden, options));
   RankOptions rank_options;
   TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));
   const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
@@ -76,6 +92,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.numerics = options.numerics;
   rank_options.transport = options.transport;
   rank_options.tuning = options.tuning;
+  rank_options.compress_sums = options.compress_sums;
   rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;

@@ -40,6 +40,7 @@ struct EngineOptions {
   bool prefix_cache = false;  // prompts that begin as earlier ones do are computed from where they part
   comm::Transport transport = comm::Transport::kAuto;  // between ranks on GPUs
   comm::Tuning tuning;                                 // where the forms of their sums cross
+  bool compress_sums = false;                          // fast numerics: parts travel in 6.25 bits a value
   comm::Fault fault;
   std::string routes;  // file of choices of experts that are forced (engine/routes.h); empty: none
   ProofOptions proof;

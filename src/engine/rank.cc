@@ -125,6 +125,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
                                pool_,      workspace_,        caches_,
                                log_.get(), forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
+  if (options_.compress_sums) comms_.stage.Compress();
   return comms_.stage.Connect(device_, options_.transport, options_.tuning);
 }
 

@@ -34,6 +34,7 @@ struct RankOptions {
   cache::KvDtype kv_dtype = cache::KvDtype::kF32;
   comm::Transport transport = comm::Transport::kAuto;
   comm::Tuning tuning;
+  bool compress_sums = false;
   comm::Fault fault;
   ProofOptions proof;
   const model::RouteTable* routes = nullptr;  // choices of experts that are forced, when asked for
@@ -93,7 +94,10 @@ class RankWorker {
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
   /// The name of the arithmetic of the rows that run.
-  std::string Contract() const { return ContractId(options_.numerics, kernels_, device_.level(), kv_dtype()); }
+  std::string Contract() const {
+    return ContractId(options_.numerics, kernels_, device_.level(), kv_dtype()) +
+           (options_.compress_sums ? "/wht6" : "");
+  }
   cache::KvDtype kv_dtype() const { return caches_.kv_dtype(); }
   const device::Device& device() const { return device_; }
 

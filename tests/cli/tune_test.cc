@@ -55,8 +55,26 @@ TEST_F(Program, WhatWasTunedIsUsedAndShown) {
   EXPECT_EQ(logits[0], logits[1]);
 }
 
+TEST_F(Program, CompressedSumsAreAskedForAndSaid) {
+  const std::string score = "score demo --ranks 3 --text 'Count from 48 to 52.' --perplexity --numerics ";
+  const Outcome plain = Run(score + "fast"), compressed = Run(score + "fast --compress-sums");
+  ASSERT_EQ(compressed.status, 0) << compressed.err;
+  EXPECT_THAT(compressed.err, HasSubstr("rounded to 6 bits, so logits change"));
+  EXPECT_THAT(plain.err, testing::Not(HasSubstr("6 bits")));
+  EXPECT_NE(plain.out, compressed.out);
+  EXPECT_EQ(Run(score + "fast --compress-sums --launch processes --prefill-chunk 2").out, compressed.out);
+  Refused(score + "exact -q --compress-sums", 2, {"--compress-sums", "--numerics fast"});
+  Refused("bench allreduce --type float --compress-sums --soak 10", 2, {"--compress-sums", "--soak"});
+  Refused("bench allreduce --compress-sums", 2, {"--compress-sums", "--type float"});
+  const std::string explain = "explain allreduce --ranks 3 --bytes 65536 --numerics ";
+  EXPECT_THAT(Run(explain + "fast --compress-sums").out, ContainsRegex("compressed +chosen"));
+  EXPECT_THAT(Run(explain + "fast --compress-sums").out, ContainsRegex("parts of wht6, sum in f32, order: ascending"));
+  EXPECT_THAT(Run(explain + "fast").out, ContainsRegex("compressed +refused"));
+  Refused(explain + "exact --compress-sums", 2, {"--compress-sums"});
+}
+
 TEST_F(Program, WhatCannotBeATuningIsRefused) {
-  const std::string other = std::string(TRIVET_ROOT) + "/tests/comm/tuning_of_another.json";
+  const std::string other = SourceRoot() + "/tests/comm/tuning_of_another.json";
   const Outcome foreign = Run("explain allreduce --ranks 3 --tuning " + other);
   EXPECT_EQ(foreign.status, 0) << foreign.err;
   EXPECT_THAT(foreign.out,

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/wht6.h"
 #include "device/buffer.h"
 #include "device/graph.h"
 #include "kernels/reference.h"
@@ -214,6 +215,41 @@ TEST_F(PeerTransportTest, ANormJoinedToASumHasTheBytesOfBoth) {
       }
       ASSERT_TRUE(comm->Wait().ok());
       EXPECT_GE(joined, device.level() >= 90 ? 8 : 0) << ranks << " ranks";
+      EXPECT_TRUE(comm->Close().ok());
+    });
+  }
+}
+
+// Compressed sums have the bytes of the host's, of one piece and of several.
+TEST_F(PeerTransportTest, CompressedSumsAreThoseOfTheHost) {
+  for (const int64_t ranks : {2, 3, 7}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      Buffer buffer = std::move(Buffer::Make(device, 16 << 20, "test")).value();
+      comm->Compress();
+      for (const int64_t groups : {int64_t{1}, int64_t{80}, int64_t{129}, int64_t{40001}}) {
+        const auto count = static_cast<size_t>(groups * kWhtGroup);
+        std::vector<float> own, expected(count), got(count);
+        std::vector<std::vector<uint32_t>> packed;
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          std::vector<float> part(count);
+          for (size_t i = 0; i < count; ++i) part[i] = TermOf(rank, groups, static_cast<int64_t>(i));
+          packed.emplace_back(static_cast<size_t>(WhtBytes(groups) + 3) / 4);
+          WhtEncode(part, reinterpret_cast<std::byte*>(packed.back().data()));
+          if (rank == comm->rank()) own = std::move(part);
+        }
+        std::vector<const std::byte*> at;
+        for (const std::vector<uint32_t>& one : packed) at.push_back(reinterpret_cast<const std::byte*>(one.data()));
+        WhtSum(at, groups, 0, groups, expected.data());
+        const std::span<float> there = buffer.As<float>().first(count);
+        const auto bytes = static_cast<int64_t>(there.size_bytes());
+        device.Upload(there.data(), own.data(), bytes);
+        ASSERT_TRUE(comm->AllReduce(there).ok());
+        const Status waited = comm->Wait();
+        ASSERT_TRUE(waited.ok()) << waited.error().message;
+        device.Download(got.data(), there.data(), bytes);
+        ASSERT_TRUE(SameBytes(got, expected)) << ranks << " ranks, " << groups << " groups";
+      }
       EXPECT_TRUE(comm->Close().ok());
     });
   }

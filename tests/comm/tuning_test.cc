@@ -46,6 +46,7 @@ TEST_F(TuningTest, AFileIsWhatWasWritten) {
   EXPECT_EQ(tuning.Choose(machine, two).one_shot, (Crossovers{786432, 0}));
   tuning.Put({machine, two, {1048576, 262144}});
   tuning.Put({machine, {Backend::kCuda, false, 2}, {4096, 8192}});
+  tuning.Put({"sums 1, a third machine", two, {8192, 8192}});
   const std::string path = dir_.Path("again.json");
   ASSERT_TRUE(tuning.Write(path).ok());
   const Tuning again = Tuning::Read(path).value();
