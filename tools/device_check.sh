@@ -87,6 +87,7 @@ records() {
 # What passes between ranks: links, sums by size, and very many sums one by one and in graphs.
 "$program" bench p2p --backend cuda || failed=$((failed + 1))
 "$program" bench allreduce --backend cuda || failed=$((failed + 1))
+"$program" bench allreduce --backend cuda --norm 5120 || failed=$((failed + 1))
 for n in "${rank_counts[@]}"; do "$program" bench allreduce --backend cuda --ranks "$n" --soak 10000 || failed=$((failed + 1)); done
 "$program" bench allreduce --backend cuda --ranks "$few" --launch processes --transport peer --soak 300 || failed=$((failed + 1))
 models=(models/demo)

@@ -25,10 +25,8 @@ Error Unsupported(const std::string& sentence) { return MakeError(Code::kUnsuppo
 
 }  // namespace
 
+// It stays loaded until the program ends: NCCL may have started threads.
 struct Nccl::Library {
-  ~Library() {
-    if (handle != nullptr) ::dlclose(handle);
-  }
   Status Open(const std::string& name);
   // What a result means.
   Status Check(int result, const char* call) const {
@@ -38,7 +36,6 @@ struct Nccl::Library {
                     error_string(result)));
   }
 
-  void* handle = nullptr;
   int (*get_version)(int*) = nullptr;
   int (*get_unique_id)(UniqueId*) = nullptr;
   int (*comm_init_rank)(Handle*, int, UniqueId, int) = nullptr;
@@ -48,7 +45,7 @@ struct Nccl::Library {
 };
 
 Status Nccl::Library::Open(const std::string& name) {
-  handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* handle = ::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     return Unsupported(fmt::format("{}: expected a library, found: {}; give its file", name, ::dlerror()));
   }
