@@ -22,6 +22,10 @@
 namespace trivet::cli {
 namespace {
 
+// How long whoever asks a server whose run has failed still gets the cause: probes come every second or so, and a
+// connection that is refused tells them nothing. It leaves room to notice and to end within the two seconds promised.
+constexpr std::chrono::milliseconds kTellCause{1000};
+
 struct ServeFlags {
   EngineFlags engine;
   server::HttpOptions http;
@@ -82,6 +86,7 @@ Status Execute(const ServeFlags& flags) {
               http->url().c_str());
   std::fflush(stdout);
   const Status ran = service.Run();
+  if (!ran.ok()) std::this_thread::sleep_for(kTellCause);
   http->Stop();
   return ran;
 }

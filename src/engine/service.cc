@@ -10,7 +10,7 @@
 namespace trivet::engine {
 namespace {
 
-constexpr int64_t kIdleUs = 500000;  // between looks at the ranks while there is nothing to do
+constexpr int64_t kIdleUs = 100000;  // between looks at the ranks while there is nothing to do
 
 Error ShuttingDown() {
   return MakeError(Code::kIo, "service: expected to run, found that it is shutting down; ask again later");

@@ -116,11 +116,51 @@ TEST_F(Faults, AKilledRankIsToldToAllStreams) {
   Start({"--ranks", "3", "--launch", "processes"});
   const Sockets streams = Streams(6, Endless());
   for (const auto& stream : streams) EXPECT_THAT(stream->ReadUntil("data: "), HasSubstr("200 OK"));
-  ASSERT_EQ(::kill(Child(), SIGKILL), 0);
+  ASSERT_NO_FATAL_FAILURE(KillRank());
   const int64_t killed = NowUs();
   for (const auto& stream : streams) EXPECT_THAT(stream->ReadUntil("\"error\":"), HasSubstr("rank "));
   EXPECT_LT(NowUs() - killed, 2 * kPatientSecond);
   EXPECT_EQ(End(), 9);
+}
+
+// Nobody asks for anything, and a rank's process is gone: probes and requests are told why, and it ends.
+TEST_F(Faults, ARankKilledWhileIdleIsToldToWhoeverAsksNext) {
+  Start({"--ranks", "3", "--launch", "processes"});
+  httplib::Client client("127.0.0.1", port_);
+  ASSERT_EQ(client.Get("/health")->status, 200);
+  ASSERT_NO_FATAL_FAILURE(KillRank());
+  const int64_t killed = NowUs();
+  httplib::Result health = client.Get("/health");
+  while (health && health->status == 200 && NowUs() - killed < 2 * kPatientSecond) {
+    ::usleep(5000);
+    health = client.Get("/health");
+  }
+  ASSERT_TRUE(health) << "it ended without a word";
+  EXPECT_EQ(health->status, 503);
+  EXPECT_THAT(health->body, HasSubstr("rank 1: expected its process"));
+  const httplib::Result chat = client.Post("/v1/chat/completions", DumpJson(Endless()), "application/json");
+  ASSERT_TRUE(chat);
+  EXPECT_EQ(chat->status, 503);
+  EXPECT_THAT(chat->body, HasSubstr("killed by signal 9"));
+  EXPECT_EQ(End(), 9);
+  EXPECT_LT(NowUs() - killed, 2 * kPatientSecond);
+  EXPECT_THAT(Errors(), HasSubstr("killed by signal 9"));
+}
+
+TEST_F(Faults, ARankKilledWhileItLoadsEndsTheProgram) {
+  bool loading = false;
+  for (int attempt = 0; attempt < 5 && !loading; ++attempt) {
+    ASSERT_NO_FATAL_FAILURE(Spawn({"--ranks", "3", "--launch", "processes"}));
+    const int64_t begun = NowUs();
+    while (Child() == 0 && NowUs() - begun < 10 * kPatientSecond) ::usleep(200);
+    ASSERT_NO_FATAL_FAILURE(KillRank());
+    const int64_t killed = NowUs();
+    loading = Line().empty();  // or it was quicker than this test, and serves
+    EXPECT_EQ(End(), 9);
+    EXPECT_LT(NowUs() - killed, 2 * kPatientSecond);
+    EXPECT_THAT(Errors(), HasSubstr("rank 1: expected its process"));
+  }
+  EXPECT_TRUE(loading);
 }
 
 TEST_F(Faults, ClientsOfFourTimesTheSlotsLeave) {

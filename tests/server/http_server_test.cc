@@ -173,12 +173,5 @@ TEST_F(ServeProgram, ADeadRankIsToldAndEndsIt) {
   EXPECT_EQ(End(), 9);
 }
 
-// Nobody asks for anything, and a rank's process is gone.
-TEST_F(ServeProgram, ADeadRankIsNoticedWhileIdle) {
-  Start({"--ranks", "2", "--launch", "processes"});
-  ASSERT_EQ(::kill(Child(), SIGKILL), 0);
-  EXPECT_EQ(End(), 9);
-}
-
 }  // namespace
 }  // namespace trivet::server

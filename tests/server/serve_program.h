@@ -2,17 +2,21 @@
 // `trivet serve demo` as a process of its own, for tests of what happens to it from outside.
 #pragma once
 
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
+#include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -37,13 +41,22 @@ class ServeProgram : public testing::Test {
  protected:
   /// Starts it and waits for its line; the port is then known.
   void Start(std::vector<std::string> arguments) {
+    ASSERT_NO_FATAL_FAILURE(Spawn(std::move(arguments)));
+    const std::string line = Line();
+    ASSERT_THAT(line, testing::HasSubstr("http://127.0.0.1:"));
+    port_ = std::stoi(line.substr(line.rfind(':') + 1));
+  }
+  /// Starts it.
+  void Spawn(std::vector<std::string> arguments) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
+    errors_.reset(std::tmpfile());
+    ASSERT_NE(errors_, nullptr);
     arguments.insert(arguments.begin(), {ProgramPath(), "serve", "demo", "-q", "--port", "0"});
     pid_ = ::fork();
     if (pid_ == 0) {
       ::dup2(ends[1], STDOUT_FILENO);
-      ::dup2(::open("/dev/null", O_WRONLY), STDERR_FILENO);
+      ::dup2(::fileno(errors_.get()), STDERR_FILENO);
       std::vector<char*> argv;
       for (std::string& argument : arguments) argv.push_back(argument.data());
       argv.push_back(nullptr);
@@ -51,12 +64,22 @@ class ServeProgram : public testing::Test {
       ::_exit(127);
     }
     ::close(ends[1]);
+    output_ = ends[0];
+  }
+  /// Its line, or nothing when it ends without one.
+  std::string Line() {
     std::string line;
     char byte = 0;
-    while (::read(ends[0], &byte, 1) == 1 && byte != '\n') line += byte;
-    ::close(ends[0]);
-    ASSERT_THAT(line, testing::HasSubstr("http://127.0.0.1:"));
-    port_ = std::stoi(line.substr(line.rfind(':') + 1));
+    while (::read(output_, &byte, 1) == 1 && byte != '\n') line += byte;
+    ::close(std::exchange(output_, -1));
+    return line;
+  }
+  /// What it has written on standard error.
+  std::string Errors() {
+    std::string text(4096, '\0');
+    const ssize_t got = ::pread(::fileno(errors_.get()), text.data(), text.size(), 0);
+    text.resize(static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    return text;
   }
   // Waits for its end; the status, or -1 after ten seconds.
   int End() {
@@ -71,6 +94,7 @@ class ServeProgram : public testing::Test {
     return -1;
   }
   ~ServeProgram() override {
+    if (output_ >= 0) ::close(output_);
     if (pid_ <= 0) return;
     ::kill(pid_, SIGKILL);
     ::waitpid(pid_, nullptr, 0);
@@ -95,14 +119,27 @@ class ServeProgram : public testing::Test {
     return text;
   }
 
-  /// The process of a rank other than 0.
+  /// The process of a rank other than 0; 0 while there is none.
   int Child() const {
     const std::string children = "/proc/" + std::to_string(pid_) + "/task/" + std::to_string(pid_) + "/children";
-    return std::stoi(ReadTextFile(children, 4096).value());
+    return std::atoi(ReadTextFile(children, 4096).value().c_str());
+  }
+
+  void KillRank() const {
+    const int child = Child();
+    ASSERT_GT(child, 0);
+    ASSERT_EQ(::kill(child, SIGKILL), 0);
   }
 
   int pid_ = -1;
   int port_ = 0;
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  int output_ = -1;
+  std::unique_ptr<std::FILE, Close> errors_;
 };
 
 }  // namespace trivet::server
