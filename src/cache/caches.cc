@@ -26,11 +26,6 @@ int64_t ConvChannels(const plan::Geometry& geometry, const plan::RankShard& shar
   return 2 * shard.delta_net.k_heads * geometry.delta_net.k_dim + shard.delta_net.v_heads * geometry.delta_net.v_dim;
 }
 
-// Bytes of one token's keys, or values, of one KV head.
-int64_t RowBytes(KvDtype dtype, int64_t dim) {
-  return dtype == KvDtype::kF32 ? dim * static_cast<int64_t>(sizeof(float)) : dim + 1;
-}
-
 // Those of the rank's stage.
 std::span<const plan::LayerGeometry> LayersOf(const plan::Geometry& geometry, const plan::RankShard& shard) {
   return std::span(geometry.layers)
@@ -49,6 +44,10 @@ Result<KvDtype> ParseKvDtype(std::string_view name) {
 }
 
 const char* KvDtypeName(KvDtype dtype) { return dtype == KvDtype::kF32 ? "auto" : "fp8"; }
+
+int64_t RowBytes(KvDtype dtype, int64_t dim) {
+  return dtype == KvDtype::kF32 ? dim * static_cast<int64_t>(sizeof(float)) : dim + 1;
+}
 
 int64_t RingPages(const plan::LayerGeometry& layer, const CacheLimits& limits) {
   if (layer.window == 0 || !plan::HasKv(layer.mixer)) return 0;

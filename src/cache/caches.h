@@ -28,6 +28,10 @@ Result<KvDtype> ParseKvDtype(std::string_view name);
 /// As ParseKvDtype reads it.
 const char* KvDtypeName(KvDtype dtype);
 
+/// Bytes of one token's key, or value, of one KV head.
+///   dim  its channels
+int64_t RowBytes(KvDtype dtype, int64_t dim);
+
 /// How much a rank's caches hold; the same on every rank.
 struct CacheLimits {
   int64_t pages = 0;        // KV pages of 64 tokens, shared by all sequences

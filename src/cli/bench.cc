@@ -13,7 +13,6 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "device/buffer.h"
-#include "engine/plan_facts.h"
 #include "plan/cost.h"
 #include "sampling/sampler.h"
 
@@ -214,10 +213,8 @@ Status Execute(BenchFlags flags) {
     series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}});
     if (fast_first) std::swap(series[0], series[1]);
   }
-  const plan::LayoutCost cost =
-      plan::PriceLayout(loaded.model->geometry, loaded.engine->layout(), engine::BytesOf(*loaded.model));
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
-  for (const plan::RankCost& rank : cost.ranks) {
+  for (const plan::RankCost& rank : loaded.engine->cost().ranks) {
     step_bytes += static_cast<double>(rank.step_bytes * loaded.engine->layout().replicas);
     weights += static_cast<double>(rank.weight_bytes * loaded.engine->layout().replicas);
   }

@@ -12,7 +12,6 @@
 #include "cli/generate_flags.h"
 #include "cli/plan_table.h"
 #include "engine/constraints.h"
-#include "engine/plan_facts.h"
 
 namespace trivet::cli {
 namespace {
@@ -172,10 +171,9 @@ Status Single(Session* session, engine::Generator* generator) {
 }
 
 void ShowPlan(const Session& session) {
-  const plan::Geometry& geometry = session.loaded.model->geometry;
-  const plan::Layout& layout = session.loaded.engine->layout();
-  const plan::LayoutCost cost = plan::PriceLayout(geometry, layout, engine::BytesOf(*session.loaded.model));
-  std::fprintf(stderr, "\n%s\n", RenderLayoutTable(geometry, layout, cost).c_str());
+  const engine::Engine& engine = *session.loaded.engine;
+  std::fprintf(stderr, "\n%s\n",
+               RenderLayoutTable(session.loaded.model->geometry, engine.layout(), engine.cost()).c_str());
 }
 
 Status Execute(const GenerateFlags& flags) {

@@ -75,7 +75,7 @@ Run AddPlan(CLI::App* app) {
     TRY(flags->CheckPlacement(model.geometry, options.layout));
     TRY_ASSIGN(const plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
     TRY(engine::CheckBackend(layout, options.backend));
-    const plan::ElementBytes bytes = engine::BytesOf(model);
+    const plan::ElementBytes bytes = engine::BytesOf(model, options.kv_dtype);
     const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, bytes);
     const Result<plan::MemoryPlan> memory = PlanMemory(model, layout, cost, options, own->memory);
     // What does not fit this machine may fit another one; what no machine could do is refused.

@@ -11,7 +11,6 @@
 #include "cli/plan_table.h"
 #include "cli/signals.h"
 #include "engine/constraints.h"
-#include "engine/plan_facts.h"
 #include "engine/prompts.h"
 #include "engine/request_options.h"
 #include "engine/service.h"
@@ -44,9 +43,7 @@ Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded
   served.max_context = loaded.engine->limits().max_context;
   served.vocab = loaded.model->geometry.vocab;
   served.tool_style = engine::ToolStyleOf(prompts);
-  const plan::Geometry& geometry = loaded.model->geometry;
-  const plan::Layout& layout = loaded.engine->layout();
-  served.plan = plan::PlanJson(geometry, layout, plan::PriceLayout(geometry, layout, engine::BytesOf(*loaded.model)));
+  served.plan = plan::PlanJson(loaded.model->geometry, loaded.engine->layout(), loaded.engine->cost());
   served.request_limit_us = static_cast<int64_t>(flags.request_seconds * 1e6);
   return served;
 }

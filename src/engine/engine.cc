@@ -83,7 +83,8 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   TRY(CheckCompression(model.geometry.hidden, options));
   RankOptions rank_options;
   TRY_ASSIGN(const int64_t available, device::Device::FreeBytesOfAll(options.backend, layout.world()));
-  const plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, BytesOf(model));
+  const plan::ElementBytes bytes = BytesOf(model, options.kv_dtype);
+  plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, bytes);
   TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
   rank_options.limits = sizes.limits;
   rank_options.backend = options.backend;
@@ -107,6 +108,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   }
   std::unique_ptr<Engine> engine(new Engine(model, options, std::move(layout), rank_options, std::move(routes)));
   engine->memory_ = std::move(sizes.memory);
+  engine->cost_ = std::move(cost);
   TRY(engine->StartRanks(progress));
   return engine;
 }

@@ -14,6 +14,7 @@
 #include "engine/launch.h"
 #include "engine/open_model.h"
 #include "engine/rank.h"
+#include "plan/cost.h"
 #include "plan/layout.h"
 #include "plan/memory_plan.h"
 #include "proof/knobs.h"
@@ -32,7 +33,7 @@ struct EngineOptions {
   int64_t max_context = 0;       // tokens; 0: what the model was made for
   int64_t max_sequences = 32;    // running at once in each replica
   int64_t prefill_chunk = 512;   // tokens of one prompt in one step
-  int64_t prefill_budget = 0;    // prompt tokens of all sequences in a step with decoders; 0: sched::PrefillBudget
+  int64_t prefill_budget = 0;    // prompt tokens of all sequences in a step with decoders; 0: by their work
   double memory_fraction = 0.8;  // of the memory that the machine has available, for all ranks together
   int64_t snapshot_slots = -1;   // states kept for the prefix cache; -1: as memory allows, at most 2 max_sequences
   int64_t kv_tokens = 0;  // capacity of a replica's KV cache; 0: max_sequences times max_context, as memory allows
@@ -115,6 +116,8 @@ class Engine {
   const plan::Layout& layout() const { return layout_; }
   const EngineTimes& times() const { return times_; }
   const plan::MemoryPlan& memory() const { return memory_; }
+  /// Of the layout.
+  const plan::LayoutCost& cost() const { return cost_; }
   const RankOptions& rank_options() const { return rank_options_; }
   /// Of every replica.
   const sched::SchedulerLimits& limits() const { return schedulers_[0].limits(); }
@@ -164,6 +167,7 @@ class Engine {
   std::vector<RecordedRequest> requests_;  // in order of submission, when they are recorded
   EngineTimes times_;
   plan::MemoryPlan memory_;
+  plan::LayoutCost cost_;
 };
 
 }  // namespace trivet::engine

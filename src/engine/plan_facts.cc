@@ -7,7 +7,7 @@
 
 namespace trivet::engine {
 
-plan::ElementBytes BytesOf(const OpenedModel& model) {
+plan::ElementBytes BytesOf(const OpenedModel& model, cache::KvDtype kv_dtype) {
   double elements = 0, bytes = 0;
   for (const plan::SourceTensor& tensor : plan::RequiredTensors(model.geometry, model.names)) {
     if (tensor.shape.size() < 2) continue;
@@ -18,7 +18,8 @@ plan::ElementBytes BytesOf(const OpenedModel& model) {
     elements += count;
     bytes += count * static_cast<double>(format.unit_bytes) / static_cast<double>(format.columns * kernels::kTileRows);
   }
-  return {elements > 0 ? bytes / elements : 2, static_cast<int64_t>(sizeof(float))};
+  const int64_t row = cache::RowBytes(kv_dtype, 0);
+  return {elements > 0 ? bytes / elements : 2, cache::RowBytes(kv_dtype, 1) - row, row};
 }
 
 }  // namespace trivet::engine

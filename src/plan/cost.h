@@ -41,10 +41,12 @@ struct LayoutCost {
   double kv_factor = 1;    // largest rank's KV bytes over total / N
 };
 
-/// Bytes of one matrix element, which the checkpoint's dtype decides, and of one cache element.
+/// Bytes of one matrix element, which the checkpoint's dtype decides, of one cache element, and of what the cache keeps
+/// beside each token's key, and value, of one KV head.
 struct ElementBytes {
   double matrix = 2;
   int64_t cache = 4;
+  int64_t cache_row = 0;
 };
 
 /// Weights that a rank with `shard` holds of the layers of its stage, pads included.

@@ -32,7 +32,7 @@ double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shar
 }
 
 int64_t KvTokenBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
-  return shard.kv_heads * (geometry.key_dim() + geometry.value_dim()) * bytes.cache;
+  return shard.kv_heads * ((geometry.key_dim() + geometry.value_dim()) * bytes.cache + 2 * bytes.cache_row);
 }
 
 double DeltaNetWeightBytes(const Geometry& geometry, const DeltaNetShard& shard, const ElementBytes& bytes) {

@@ -23,7 +23,7 @@ class Limits : public testing::Test {
     const plan::Geometry& geometry = small_.model().geometry;
     const Result<plan::Layout> layout = plan::MakeLayout(geometry, options.layout);
     CHECK(layout.ok());
-    const plan::LayoutCost cost = plan::PriceLayout(geometry, *layout, BytesOf(small_.model()));
+    const plan::LayoutCost cost = plan::PriceLayout(geometry, *layout, BytesOf(small_.model(), options.kv_dtype));
     return MakeSizes(geometry, *layout, cost, options, available);
   }
   Result<sched::SchedulerLimits> Make(const EngineOptions& options) const {

@@ -15,8 +15,28 @@ TEST(BytesOf, AreThoseOfTheStoredMatrices) {
     support::SyntheticModel extents;
     extents.dtype = dtype;
     const SmallModel small(extents);
-    EXPECT_EQ(BytesOf(small.model()).matrix, bytes);
-    EXPECT_EQ(BytesOf(small.model()).cache, 4);
+    EXPECT_EQ(BytesOf(small.model(), cache::KvDtype::kF32).matrix, bytes);
+    EXPECT_EQ(BytesOf(small.model(), cache::KvDtype::kF32).cache, 4);
+  }
+}
+
+// What is priced is what the caches take.
+TEST(BytesOf, OfTheCacheAreThoseOfItsPages) {
+  const SmallModel small;
+  const plan::Geometry& geometry = small.model().geometry;
+  for (const int64_t ranks : {1, 2}) {
+    plan::LayoutOptions options;
+    options.ranks = ranks;
+    const Result<plan::Layout> layout = plan::MakeLayout(geometry, options);
+    ASSERT_TRUE(layout.ok());
+    for (const cache::KvDtype dtype : {cache::KvDtype::kF32, cache::KvDtype::kE4M3}) {
+      const plan::LayoutCost cost = plan::PriceLayout(geometry, *layout, BytesOf(small.model(), dtype));
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const cache::CacheUnits units = cache::UnitsOf(geometry, layout->ShardOf(rank), {1, 1, 1, 64, dtype});
+        EXPECT_GT(units.page, 0);
+        EXPECT_EQ(cost.ranks[static_cast<size_t>(rank)].kv_token_bytes * cache::kPageTokens, units.page);
+      }
+    }
   }
 }
 
@@ -24,8 +44,8 @@ TEST(BytesOf, MixedDtypesAreAveraged) {
   support::SyntheticModel extents;
   extents.some_f32 = true;
   const SmallModel small(extents);
-  EXPECT_GT(BytesOf(small.model()).matrix, 2.0);
-  EXPECT_LT(BytesOf(small.model()).matrix, 4.0);
+  EXPECT_GT(BytesOf(small.model(), cache::KvDtype::kF32).matrix, 2.0);
+  EXPECT_LT(BytesOf(small.model(), cache::KvDtype::kF32).matrix, 4.0);
 }
 
 }  // namespace
