@@ -104,9 +104,9 @@ void SizeFlags::Add(CLI::App* app) {
   app->add_option("--max-model-len", max_context, "context in tokens; 0 takes the model's");
   app->add_option("--max-num-seqs", max_sequences, "sequences that run at once in a replica, 1 to 4096");
   app->add_option("--prefill-chunk", prefill_chunk, "prompt tokens of one sequence in one step");
-  app->add_option(
-      "--prefill-budget", prefill_budget,
-      "prompt tokens of all sequences in a step with sequences that decode; 0: as many as these, at least 64");
+  app->add_option("--prefill-budget", prefill_budget,
+                  "prompt tokens of all sequences in a step with sequences that decode; 0: as many as make the step at "
+                  "most twice as much work, by the model's arithmetic and bytes");
   app->add_option("--memory-fraction", memory_fraction,
                   "of the memory that the machine has available, for weights, caches and scratch of all ranks");
   app->add_option("--kv-tokens", kv_tokens,

@@ -14,6 +14,7 @@
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
 #include "engine/routes.h"
+#include "engine/step_cost.h"
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
@@ -87,6 +88,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   plan::LayoutCost cost = plan::PriceLayout(model.geometry, layout, bytes);
   TRY_ASSIGN(EngineSizes sizes, MakeSizes(model.geometry, layout, cost, options, available));
   rank_options.limits = sizes.limits;
+  rank_options.limits.cost = StepCostOf(model.geometry, bytes, options.backend);
   rank_options.backend = options.backend;
   rank_options.kernels = options.kernels;
   rank_options.threads = ThreadsPerRank(options, layout.world());

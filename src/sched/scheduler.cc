@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -30,32 +31,6 @@ int32_t SharedTokens(const Sequence& sequence, const Sequence& other) {
 }
 
 }  // namespace
-
-Status Validate(const SchedulerLimits& limits) {
-  const struct {
-    const char* name;
-    int32_t value;
-    int32_t least;
-  } rows[] = {
-      {"max_sequences", limits.max_sequences, 1},
-      // With one token and one row for each running sequence, nobody waits for another one's budget.
-      {"max_step_tokens", limits.max_step_tokens, std::max(1, limits.max_sequences)},
-      {"prefill_chunk", limits.prefill_chunk, 1},
-      {"prefill_budget", limits.prefill_budget, 0},
-      {"max_logits_rows", limits.max_logits_rows, std::max(1, limits.max_sequences)},
-      {"pages", limits.pages, 1},
-      {"max_context", limits.max_context, 1},
-      {"snapshots", limits.snapshots, 0},
-  };
-  for (const auto& row : rows) {
-    if (row.value >= row.least) continue;
-    return MakeError(Code::kInvalid, fmt::format("scheduler limit {}: expected at least {}, found {}; raise it",
-                                                 row.name, row.least, row.value));
-  }
-  return {};
-}
-
-int32_t PrefillBudget(int32_t decoders) { return std::max(64, decoders); }
 
 Scheduler::Scheduler(const SchedulerLimits& limits)
     : limits_(limits),
@@ -144,11 +119,27 @@ void Scheduler::ScheduleDecoders(StepPlan* plan) {
 
 Scheduler::Left Scheduler::LeftForPrompts(const StepPlan& plan) const {
   const auto decoders = static_cast<int32_t>(plan.tokens.size());
-  int32_t tokens = limits_.max_step_tokens - decoders;
-  if (decoders > 0) {
-    tokens = std::min(tokens, limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders));
+  Left left{limits_.max_step_tokens - decoders, limits_.max_logits_rows - plan.logits_rows, StepWork(&limits_.cost),
+            std::numeric_limits<double>::infinity()};
+  if (decoders == 0) return left;
+  if (limits_.prefill_budget > 0) {
+    left.tokens = std::min(left.tokens, limits_.prefill_budget);
+    return left;
   }
-  return {tokens, limits_.max_logits_rows - plan.logits_rows};
+  for (const Span& span : plan.spans) left.work = left.work.With({span.start, span.count, span.logits_count});
+  left.most_work = kMostStretch * left.work.total();
+  return left;
+}
+
+// The most of `count` tokens that the step's work has room for.
+int32_t Scheduler::WithinWork(const Sequence& sequence, int32_t count, const Left& left) {
+  if (left.Fits(StretchOf(sequence, count))) return count;
+  int32_t fitting = 0;
+  for (int32_t beyond = count; beyond - fitting > 1;) {
+    const int32_t middle = fitting + (beyond - fitting) / 2;
+    (left.Fits(StretchOf(sequence, middle)) ? fitting : beyond) = middle;
+  }
+  return fitting;
 }
 
 void Scheduler::SchedulePrefill(Sequence* sequence, Left* left, std::vector<Prefill>* prefills) {
@@ -158,17 +149,25 @@ void Scheduler::SchedulePrefill(Sequence* sequence, Left* left, std::vector<Pref
   count -= std::max(0, LogitsRows(*sequence, sequence->computed + count) - left->rows);
   count = UpToBorder(*sequence, count);
   if (count <= 0) return;
-  left->tokens -= count;
+  const int32_t fitting = WithinWork(*sequence, count, *left);
+  if (fitting < count) left->tokens = 0;  // the step is full
+  // However much the first token of all is, a prompt advances.
+  count = prefills->empty() ? std::max(1, fitting) : fitting;
+  if (count == 0) return;
+  left->tokens = std::max(0, left->tokens - count);
   left->rows -= LogitsRows(*sequence, sequence->computed + count);
+  left->work = left->work.With(StretchOf(*sequence, count));
   prefills->push_back({sequence, count});
 }
 
 void Scheduler::Admit(Left* left, StepPlan* plan, std::vector<Prefill>* prefills) {
   while (!waiting_.empty() && slots_.free() > 0) {
     Sequence* sequence = *waiting_.begin();
-    // With a token and a row left, an admitted sequence gets a span at once. One that will wait for another needs
-    // neither, but has to be there before that one has passed the border where the two part.
-    if ((left->tokens <= 0 || left->rows <= 0) && FindLeader(*sequence).leader == nullptr) return;
+    // With room for a token, whichever of its prompt that will be, an admitted sequence gets a span at once. One that
+    // will wait for another needs none, but has to be there before that one has passed the border where the two part.
+    const bool room =
+        left->tokens > 0 && left->rows > 0 && (prefills->empty() || left->Fits({sequence->length() - 1, 1, 1}));
+    if (!room && FindLeader(*sequence).leader == nullptr) return;
     if (!TakePages(sequence)) return;
     CHECK(slots_.Allocate(1, &sequence->state_slots));
     BeginAfterPrefix(sequence, plan);

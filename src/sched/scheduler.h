@@ -11,34 +11,13 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "sched/block_pool.h"
+#include "sched/limits.h"
 #include "sched/prefix_cache.h"
 #include "sched/sequence.h"
+#include "sched/step_cost.h"
 #include "sched/step_plan.h"
 
 namespace trivet::sched {
-
-/// The sizes a scheduler works within.
-struct SchedulerLimits {
-  int32_t max_sequences = 1;    // running at once: the number of state slots
-  int32_t max_step_tokens = 1;  // tokens in one step, at least max_sequences
-  int32_t prefill_chunk = 1;    // prompt tokens of one sequence in one step
-  int32_t prefill_budget = 0;   // prompt tokens of all sequences in a step with decoders; 0: PrefillBudget
-  int32_t max_logits_rows = 1;  // rows of logits in one step, at least max_sequences
-  int32_t pages = 1;            // KV pages
-  int32_t max_context = 1;      // prompt and generated tokens of one sequence
-  bool prefix_cache = false;    // pages of prefixes stay known while no one needs their place
-  bool stateful = false;        // slots hold what a sequence needs besides pages, so a known prefix needs a snapshot
-  int32_t snapshots = 0;        // state slots for snapshots, after those of the running sequences
-};
-
-/// Checks that every limit is at least 1 and that every running sequence can have a token and a row in each step.
-/// Errors:  kInvalid, naming the limit.
-Status Validate(const SchedulerLimits& limits);
-
-/// Prompt tokens in a step beside `decoders` sequences that decode, where no limit says otherwise: one for each, so
-/// that such a step costs about two and less than three times a step without, even where arithmetic binds and a token
-/// costs what another one does; and at least 64, so that a batch that begins is soon full.
-int32_t PrefillBudget(int32_t decoders);
 
 /// The token sampled from the last row of a sequence's span.
 struct SampledToken {
@@ -119,6 +98,9 @@ class Scheduler {
   // What a step being made still has for prompts.
   struct Left {
     int32_t tokens, rows;
+    StepWork work;     // so far
+    double most_work;  // it may come to
+    bool Fits(const Stretch& stretch) const { return work.With(stretch).total() <= most_work; }
   };
   // A sequence served before another one, and the tokens that both begin with.
   struct Lead {
@@ -129,6 +111,7 @@ class Scheduler {
   void ScheduleDecoders(StepPlan* plan);
   Left LeftForPrompts(const StepPlan& plan) const;
   void SchedulePrefill(Sequence* sequence, Left* left, std::vector<Prefill>* prefills);
+  static int32_t WithinWork(const Sequence& sequence, int32_t count, const Left& left);
   void Admit(Left* left, StepPlan* plan, std::vector<Prefill>* prefills);
   bool TakePages(Sequence* sequence);
   std::vector<CachedPage*> FindKnown(const Sequence& sequence) const;

@@ -17,4 +17,8 @@ int32_t LogitsRows(const Sequence& sequence, int32_t end) {
   return std::max(last, std::min(end, sequence.prompt_tokens) - begin);
 }
 
+Stretch StretchOf(const Sequence& sequence, int32_t count) {
+  return {sequence.computed, count, LogitsRows(sequence, sequence.computed + count)};
+}
+
 }  // namespace trivet::sched

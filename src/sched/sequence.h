@@ -7,6 +7,7 @@
 
 #include "base/ids.h"
 #include "sched/prefix_cache.h"
+#include "sched/step_cost.h"
 #include "sched/step_plan.h"
 
 namespace trivet::sched {
@@ -81,5 +82,8 @@ int32_t PagesFor(int64_t tokens);
 
 /// Rows of logits of a span [computed, end) of `sequence`; they are the span's last tokens.
 int32_t LogitsRows(const Sequence& sequence, int32_t end);
+
+/// The next `count` tokens of `sequence`.
+Stretch StretchOf(const Sequence& sequence, int32_t count);
 
 }  // namespace trivet::sched

@@ -120,14 +120,15 @@ class Traffic {
 
   // One step; false when there was nothing to do.
   bool Step(bool cancel_under_way) {
-    std::vector<SeqId> decoding;
+    std::vector<SeqId> decoding, prompts;
     for (const auto& [id, expected] : live_) {
       const Sequence& sequence = *scheduler_.Find(id);
-      if (sequence.status == SequenceStatus::kRunning && sequence.decoding()) decoding.push_back(id);
+      if (sequence.status == SequenceStatus::kRunning) (sequence.decoding() ? decoding : prompts).push_back(id);
     }
     const StepPlan plan = scheduler_.Next();
     if (plan.spans.empty()) return false;
     CheckPlan(plan, decoding);
+    CheckBudget(plan, decoding, prompts);
     const auto bytes = plan.Serialize();
     const auto received = StepPlan::Deserialize(bytes);
     EXPECT_TRUE(received.ok());
@@ -163,12 +164,6 @@ class Traffic {
     EXPECT_LE(static_cast<int32_t>(plan.tokens.size()), limits_.max_step_tokens);
     EXPECT_LE(plan.logits_rows, limits_.max_logits_rows);
     EXPECT_LE(static_cast<int32_t>(plan.spans.size()), limits_.max_sequences);
-    int32_t decoders = 0;
-    for (const Span& span : plan.spans) decoders += std::count(decoding.begin(), decoding.end(), span.seq) > 0 ? 1 : 0;
-    if (decoders > 0) {
-      const int32_t budget = limits_.prefill_budget > 0 ? limits_.prefill_budget : PrefillBudget(decoders);
-      EXPECT_LE(static_cast<int32_t>(plan.tokens.size()) - decoders, budget) << "decoders stall";
-    }
     std::map<SeqId, const Span*> spans;
     std::set<int32_t> slots;
     std::map<int32_t, int> readers, writers;  // of a page
@@ -205,6 +200,28 @@ class Traffic {
     }
     ASSERT_NE(first, nullptr);
     EXPECT_TRUE(spans.contains(first->id));
+  }
+
+  // Prompts neither stall decoders nor starve.
+  void CheckBudget(const StepPlan& plan, const std::vector<SeqId>& decoding, const std::vector<SeqId>& prompts) {
+    StepWork alone(&limits_.cost), all(&limits_.cost);
+    int32_t prompt_tokens = 0;
+    for (const Span& span : plan.spans) {
+      const Stretch stretch{span.start, span.count, span.logits_count};
+      const bool decodes = std::count(decoding.begin(), decoding.end(), span.seq) > 0;
+      if (decodes) alone = alone.With(stretch);
+      if (!decodes) prompt_tokens += span.count;
+      all = all.With(stretch);
+    }
+    if (alone.total() > 0 && limits_.prefill_budget > 0) {
+      EXPECT_LE(prompt_tokens, limits_.prefill_budget);
+    } else if (alone.total() > 0 && prompt_tokens > 1) {
+      EXPECT_LE(all.total(), kMostStretch * alone.total());
+    }
+    const bool some_wait = std::any_of(prompts.begin(), prompts.end(), [this](SeqId id) {
+      return scheduler_.Find(id)->status == SequenceStatus::kRunning;
+    });
+    EXPECT_TRUE(prompt_tokens > 0 || !some_wait);
   }
 
   void Score(const Span& span) {
@@ -283,6 +300,17 @@ struct Case {
   bool expect_preemption;
 };
 
+// Every part of a step costs something: eight decoders leave prompts 45 tokens at their beginnings, and 10 at 2,000.
+const StepCost kPriced = {.token_work = 10,
+                          .logits_work = 4,
+                          .weight_bytes = 100,
+                          .expert_bytes = 800,
+                          .routed_share = 0.1,
+                          .state_work = 1,
+                          .state_bytes = 2,
+                          .attention = {{0, 0.01, 0.05}, {100, 0.02, 0.05}},
+                          .work_per_byte = 1};
+
 class TrafficTest : public ::testing::TestWithParam<Case> {};
 
 // Random traffic, then no more arrivals: everything must end.
@@ -323,18 +351,21 @@ TEST_P(TrafficTest, SameCallsGiveTheSamePlans) {
   EXPECT_NE(a.trace(), c.trace());
 }
 
-INSTANTIATE_TEST_SUITE_P(Limits, TrafficTest,
-                         ::testing::Values(Case{"wide", {16, 512, 128, 0, 512, 400, 4096}, false},
-                                           Case{"few_pages", {8, 64, 32, 0, 16, 12, 1000}, true},
-                                           Case{"one_at_a_time", {1, 1, 1, 0, 1, 8, 512}, false},
-                                           Case{"one_token_chunks", {6, 6, 1, 2, 6, 8, 500}, true},
-                                           Case{"few_rows", {4, 300, 300, 0, 4, 14, 900}, true},
-                                           Case{"one_sequence_fills_all", {4, 100, 50, 0, 50, 7, 448}, true},
-                                           Case{"known", {16, 512, 128, 0, 512, 150, 4096, true}, false},
-                                           Case{"known_few_pages", {8, 64, 32, 0, 16, 12, 1000, true}, true},
-                                           Case{"known_states", {8, 200, 128, 0, 100, 40, 1000, true, true, 8}, false},
-                                           Case{"known_two_states", {8, 64, 64, 0, 16, 16, 1000, true, true, 2}, true}),
-                         [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Limits, TrafficTest,
+    ::testing::Values(Case{"wide", {16, 512, 128, 0, 512, 400, 4096}, false},
+                      Case{"priced", {16, 512, 128, 0, 512, 400, 4096, false, false, 0, kPriced}, false},
+                      Case{"few_pages", {8, 64, 32, 0, 16, 12, 1000}, true},
+                      Case{"one_at_a_time", {1, 1, 1, 0, 1, 8, 512}, false},
+                      Case{"one_token_chunks", {6, 6, 1, 2, 6, 8, 500}, true},
+                      Case{"few_rows", {4, 300, 300, 0, 4, 14, 900}, true},
+                      Case{"one_sequence_fills_all", {4, 100, 50, 0, 50, 7, 448}, true},
+                      Case{"known", {16, 512, 128, 0, 512, 150, 4096, true}, false},
+                      Case{"known_few_pages", {8, 64, 32, 0, 16, 12, 1000, true}, true},
+                      Case{"known_states", {8, 200, 128, 0, 100, 40, 1000, true, true, 8}, false},
+                      Case{"known_states_priced", {8, 200, 128, 0, 100, 40, 1000, true, true, 8, kPriced}, false},
+                      Case{"known_two_states", {8, 64, 64, 0, 16, 16, 1000, true, true, 2}, true}),
+    [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace trivet::sched
