@@ -33,7 +33,13 @@ void LayoutFlags::Add(CLI::App* app) {
   app->add_option("MODEL", model, "directory with config.json and safetensors files, GGUF file, or \"demo\"")
       ->required();
   app->add_option("--ranks,-n,--tensor-parallel-size,--tp", ranks,
-                  "ranks to cut every layer over; of all stages and replicas together 1 to 16");
+                  "ranks to cut every layer over; of all shares, stages and replicas together 1 to 16");
+  app->add_option("--cp,--context-parallel-size", context,
+                  "groups of so many ranks that hold the same and share out the positions of every sequence");
+  app->add_option("--cp-split", context_split,
+                  "contiguous: of every stretch one chunk for each share; zigzag: an early and a late one");
+  app->add_option("--cp-stretch", context_stretch,
+                  "positions that are split together; 0: so many that a chunk is 64 positions");
   app->add_option("--pp,--pipeline-parallel-size", stages,
                   "pipeline stages, each of so many ranks and of consecutive layers, dealt by their weights");
   RefuseEmpty(app->add_option("--pp-layers", stage_layers,
@@ -55,6 +61,9 @@ void LayoutFlags::Add(CLI::App* app) {
 Result<plan::LayoutOptions> LayoutFlags::Options() const {
   plan::LayoutOptions options;
   options.ranks = ranks;
+  options.context = context;
+  TRY_ASSIGN(options.context_split, plan::ParseSequenceSplit(context_split));
+  options.context_stretch = context_stretch;
   options.stages = stages;
   TRY_ASSIGN(const std::vector<std::string> layers, ParseLists(stage_layers, "--pp-layers"));
   for (const std::string& text : layers) {

@@ -22,6 +22,9 @@ void RefuseEmpty(CLI::Option* option);
 struct LayoutFlags {
   std::string model;
   int64_t ranks = 1;
+  int64_t context = 1;
+  std::string context_split = "contiguous";
+  int64_t context_stretch = 0;
   int64_t stages = 1;
   std::vector<std::string> stage_layers;
   int64_t replicas = 1;

@@ -108,7 +108,7 @@ std::string RankTable(const plan::Layout& layout, const plan::LayoutCost& cost) 
   return table.Text();
 }
 
-// "on 3 ranks", or with stages and replicas "on 12 ranks: 2 replicas of 2 stages of 3 ranks".
+// "on 3 ranks", or with shares, stages and replicas "on 24 ranks: 2 replicas of 2 stages of 2 shares of 3 ranks".
 std::string Where(const plan::Layout& layout) {
   const auto count = [](size_t number, const char* what) {
     return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
@@ -116,8 +116,18 @@ std::string Where(const plan::Layout& layout) {
   const auto ranks = static_cast<size_t>(layout.ranks), replicas = static_cast<size_t>(layout.replicas);
   const std::string all = "on " + count(static_cast<size_t>(layout.world()), "rank");
   if (layout.world() == layout.ranks) return all;
-  return fmt::format("{}: {} of {} of {}", all, count(replicas, "replica"), count(layout.stages.size(), "stage"),
-                     count(ranks, "rank"));
+  return fmt::format("{}: {} of {} of {} of {}", all, count(replicas, "replica"), count(layout.stages.size(), "stage"),
+                     count(static_cast<size_t>(layout.context.ranks), "share"), count(ranks, "rank"));
+}
+
+// Who has which positions, where they are shared out.
+std::string ContextText(const plan::Layout& layout) {
+  const plan::ContextSplit& context = layout.context;
+  if (context.ranks == 1) return "";
+  return fmt::format(
+      "positions of every sequence are shared out over {} ranks, {} in stretches of {}: each computes its "
+      "own, and has the weights, and the keys, values and states of all\n",
+      context.ranks, plan::SequenceSplitName(context.split), context.stretch);
 }
 
 std::string CollectiveTable(const plan::LayoutCost& cost) {
@@ -154,7 +164,7 @@ std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout
     text += fmt::format("experts live by the map {}, {}\n", Quote(layout.placement->version),
                         layout.placement->ContentDigest());
   }
-  text += "\n" + RankTable(layout, cost);
+  text += "\n" + RankTable(layout, cost) + ContextText(layout);
   text += fmt::format("\nof the ideal 1/{}: weights {}, step {} ({} on the critical path), KV cache {}\n",
                       layout.shards.size(), Times(cost.weight_factor), Times(cost.step_factor),
                       Bytes(cost.critical_bytes), Times(cost.kv_factor));

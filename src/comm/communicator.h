@@ -28,6 +28,18 @@ struct ColumnRange {
   int64_t begin = 0;  // where they belong in a full row
 };
 
+/// Rows [begin, begin + count) of all rows, which one rank has.
+struct RowRun {
+  int64_t rank = 0;
+  int64_t begin = 0, count = 0;
+};
+
+/// Rows of float32 in memory of the processor, `stride` apart.
+struct RowsView {
+  const float* data = nullptr;
+  int64_t stride = 0;
+};
+
 /// How a collective was made, as the code that made it says. All texts are literals.
 struct CollectiveFacts {
   std::string_view kind = "none";        // all-reduce, gather; none: nothing to do in a group of one
@@ -111,6 +123,23 @@ class Communicator {
   /// Errors:    kPeer.
   Status Hand(int64_t from, int64_t to, std::span<float> values);
 
+  /// Brings the rows of all ranks together on every rank.
+  ///   own      this rank's rows, in the order of its runs
+  ///   columns  of a row, which fits into a slot (kSlotBytes)
+  ///   runs     of all rows, ascending and without gaps; the same on all ranks
+  ///   all      memory for all rows, dense
+  ///   returns  them: there, or where they are when the group is one rank
+  /// Errors:    kPeer.
+  Result<RowsView> GatherRows(const RowsView& own, int64_t columns, std::span<const RowRun> runs, std::span<float> all);
+
+  /// The way back: every rank has its share of the units of columns of all rows, and gets all columns of its own rows.
+  ///   all      [rows, units * width], of which this rank has its ShareOf (peer_rules.h) the units
+  ///   own      memory for this rank's rows
+  ///   returns  them, dense: there, or where they are when the group is one rank
+  /// Errors:    kPeer.
+  Result<std::span<float>> ReturnRows(std::span<float> all, int64_t units, int64_t width, std::span<const RowRun> runs,
+                                      std::span<float> own);
+
   /// Waits until all that was asked for has happened on this rank.  Errors: kPeer.
   Status Wait();
 
@@ -150,6 +179,10 @@ class Communicator {
   // The parity of the slots for the next piece. A wait between pieces keeps a writer from overtaking a reader; an abort
   // ends waits early, so nothing is written after one.  Errors: that of the abort.
   Result<int64_t> NextSlots();
+  // Puts rows into this rank's slot, dense, as others are to see them.
+  void ShowRows(const RowsView& rows, int64_t count, int64_t columns, int64_t parity);
+  // Another rank's slot as rows.
+  RowsView ShownRows(int64_t rank, int64_t columns, int64_t parity) const;
   // One exchange of a gather: the rows of `out`, full_columns apart, get the columns where `piece` says.
   Status GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> out);
   // The same through memory of the GPUs, into dense rows of `width`.

@@ -17,7 +17,7 @@ enum class FaultKind {
   kSplitK,        // a rank ends its leaves in the middle, as a kernel that splits K by a heuristic would
   kLocalScale,    // a rank rounds its part to 8 bits with a scale taken over what it holds
   kFallback,      // every rank takes the other algorithm than its size asks for, and nobody says why
-  kHandBF16,      // a rank's stage rounds the rows that it hands to the next one to bf16
+  kHandBF16,      // a rank's stage rounds to bf16 what it hands to the next, and the rank what its context group sees
   kWrongSlot,     // a rank's first two experts of layer `site` lie in each other's slots
   kWeightBit,     // one bit of the first expert of layer `site` is another in a rank's memory
   kRouterUlp,     // a rank's router takes the largest logit of the first token in layer `site` one step higher

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <numeric>
 #include <thread>
 
 #include "base/clock.h"
@@ -29,12 +28,12 @@ Status CheckFault(const plan::Layout& layout, const EngineOptions& options) {
     return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
                                                layout.world() - 1, fault.rank));
   }
-  if (fault.kind == FaultKind::kHandBF16 &&
+  if (fault.kind == FaultKind::kHandBF16 && layout.context.ranks == 1 &&
       layout.At(fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
     return MakeError(
         Code::kUsage,
         fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
-                    "choose one of another, or give --pp",
+                    "choose one of another, or give --pp or --cp",
                     fault.rank));
   }
   if (fault.kind == FaultKind::kOtherReplica && layout.replicas == 1) {
@@ -115,29 +114,50 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   return engine;
 }
 
-// The group of all ranks, and of every rank the one of its stage.
-Result<std::vector<comm::Group*>> Engine::MakeGroups() {
+// The groups that a rank is in besides that of all, where it has the place that it has in the layout.
+struct Engine::RankGroups {
+  plan::RankPlace place;
+  comm::Group* stage = nullptr;
+  comm::Group* context = nullptr;
+};
+
+// The group of all ranks, and those of every rank. The first member of a group makes it.
+Result<std::vector<Engine::RankGroups>> Engine::MakeGroups() {
   comm::GroupOptions options;
   options.ranks = layout_.world();
   options.spin = options.ranks <= static_cast<int64_t>(std::thread::hardware_concurrency());
   TRY_ASSIGN(group_, comm::Group::Make(options));
-  std::vector<comm::Group*> stages;
-  for (int64_t first = 0; first < options.ranks; first += layout_.ranks) {
-    std::vector<int64_t> members(static_cast<size_t>(layout_.ranks));
-    std::iota(members.begin(), members.end(), first);
-    TRY_ASSIGN(comm::Group * stage, group_->MakePart(members));
-    stages.insert(stages.end(), members.size(), stage);
+  std::vector<RankGroups> all;
+  for (int64_t rank = 0; rank < options.ranks; ++rank) {
+    const plan::RankPlace at = layout_.At(rank);
+    std::vector<int64_t> stage, context;
+    for (int64_t tp = 0; tp < layout_.ranks; ++tp) stage.push_back(layout_.RankAt({tp, at.cp, at.pp, at.dp}));
+    for (int64_t cp = 0; cp < layout_.context.ranks; ++cp) context.push_back(layout_.RankAt({at.tp, cp, at.pp, at.dp}));
+    RankGroups groups{at};
+    if (at.tp == 0) {
+      TRY_ASSIGN(groups.stage, group_->MakePart(stage));
+    } else {
+      groups.stage = all[static_cast<size_t>(stage[0])].stage;
+    }
+    if (at.cp == 0) {
+      TRY_ASSIGN(groups.context, group_->MakePart(context));
+    } else {
+      groups.context = all[static_cast<size_t>(context[0])].context;
+    }
+    all.push_back(groups);
   }
-  return stages;
+  return all;
 }
 
 Status Engine::StartRanks(const LoadProgress& progress) {
   const int64_t begin = NowUs();
-  TRY_ASSIGN(const std::vector<comm::Group*> stages, MakeGroups());
+  TRY_ASSIGN(const std::vector<RankGroups> groups, MakeGroups());
   comm::Group* group = group_.get();
-  const auto make = [this, group, stages](int64_t rank, const LoadProgress& shown) {
+  const auto make = [this, group, groups](int64_t rank, const LoadProgress& shown) {
+    const RankGroups& own = groups[static_cast<size_t>(rank)];
     RankComms comms{comm::Communicator(group, rank, options_.fault),
-                    comm::Communicator(stages[static_cast<size_t>(rank)], rank % layout_.ranks, options_.fault)};
+                    comm::Communicator(own.stage, own.place.tp, options_.fault),
+                    comm::Communicator(own.context, own.place.cp, options_.fault)};
     return RankWorker::Make(model_, layout_, rank_options_, std::move(comms), shown);
   };
   TRY_ASSIGN(ranks_, Ranks::Start(options_.launch, group, [make, group](int64_t rank) -> Status {

@@ -137,7 +137,8 @@ class Engine {
  private:
   Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options,
          std::unique_ptr<const model::RouteTable> routes);
-  Result<std::vector<comm::Group*>> MakeGroups();
+  struct RankGroups;
+  Result<std::vector<RankGroups>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
   Result<bool> RunStep(const LogitsSink& sink);
   Status Compute();

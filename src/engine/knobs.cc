@@ -71,6 +71,16 @@ constexpr const char* kCuts = "cut.";
 constexpr Setter kSetters[] = {
     {"parallel.tp", "parallel.tp", Scope::kProcess,
      [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.ranks); }},
+    {"parallel.cp", "parallel.cp", Scope::kProcess,
+     [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.context); }},
+    {"parallel.cp_split", "parallel.cp_split", Scope::kProcess,
+     [](const AskedKnob& asked, EngineOptions* options) -> Status {
+       TRY_ASSIGN(const std::string text, Text(asked));
+       TRY_ASSIGN(options->layout.context_split, plan::ParseSequenceSplit(text));
+       return {};
+     }},
+    {"parallel.cp_stretch", "parallel.cp_stretch", Scope::kProcess,
+     [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.context_stretch); }},
     {"parallel.pp", "parallel.pp", Scope::kProcess,
      [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.stages); }},
     {"parallel.dp", "parallel.dp", Scope::kProcess,
@@ -149,8 +159,24 @@ std::vector<Knob> LayoutKnobs(const LiveEngine& live) {
   const auto replicas = static_cast<int64_t>(live.schedulers.size());
   const int64_t stage = live.worker.stage().size(), world = live.worker.world().size();
   knobs.push_back({"parallel.tp", {}, asked.ranks, live.layout.ranks, stage, "communicator"});
-  knobs.push_back(
-      {"parallel.pp", {}, asked.stages, live.layout.stages.size(), world / stage / replicas, "communicators"});
+  const int64_t context = live.worker.context().size();
+  const plan::ContextSplit& split = live.layout.context;
+  knobs.push_back({"parallel.cp", {}, asked.context, split.ranks, context, "communicator"});
+  const char* kind = plan::SequenceSplitName(split.split);
+  knobs.push_back({"parallel.cp_split", {}, plan::SequenceSplitName(asked.context_split), kind, kind, kLayout});
+  knobs.push_back({"parallel.cp_stretch",
+                   {},
+                   asked.context_stretch,
+                   split.stretch,
+                   split.stretch,
+                   kLayout,
+                   asked.context_stretch == 0});
+  knobs.push_back({"parallel.pp",
+                   {},
+                   asked.stages,
+                   live.layout.stages.size(),
+                   world / stage / context / replicas,
+                   "communicators"});
   knobs.push_back({"parallel.dp", {}, asked.replicas, live.layout.replicas, replicas, "schedulers"});
   knobs.push_back({"parallel.ep", {}, asked.ep, placement.ep_size(), placement.ep_size(), kLayout, asked.ep == 0});
   knobs.push_back({"placement.version",

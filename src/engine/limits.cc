@@ -51,6 +51,23 @@ Status CheckOptions(const EngineOptions& options, int64_t longest) {
                                              options.memory_fraction));
 }
 
+// Whether what ranks of a context group show each other of a row passes through a slot.
+Status CheckRows(const plan::Geometry& geometry, const plan::Layout& layout) {
+  constexpr int64_t kMostElements = comm::kSlotBytes / static_cast<int64_t>(sizeof(float));
+  int64_t widest = 0;
+  for (const plan::RankShard& shard : layout.shards) {
+    const plan::DeltaNetGeometry& delta = geometry.delta_net;
+    const int64_t heads = shard.delta_net.v_heads;
+    widest = std::max({widest, shard.attention.kv_heads * (geometry.key_dim() + geometry.value_dim()),
+                       2 * shard.delta_net.k_heads * delta.k_dim + 2 * heads * delta.v_dim + 2 * heads});
+  }
+  if (layout.context.ranks == 1 || widest <= kMostElements) return {};
+  return MakeError(Code::kUnsupported,
+                   fmt::format("--cp: expected at most {} elements of keys and values, or of a delta "
+                               "net's inputs, of one token, found {}; leave it out",
+                               kMostElements, widest));
+}
+
 std::string Bytes(int64_t bytes) { return HumanBytes(static_cast<double>(bytes)); }
 
 // Fills in what memory decides, the same for every replica. All ranks are on one machine, so their sums count.
@@ -157,9 +174,10 @@ class Sizing {
 
 Status CheckBackend(const plan::Layout& layout, Backend backend) {
   if (backend == Backend::kCpu || layout.world() == layout.ranks) return {};
-  return MakeError(Code::kUnsupported,
-                   "--pp, --dp: expected ranks on the processor, found --backend cuda, where one stage and one replica "
-                   "run; leave them out, or use --backend cpu");
+  return MakeError(
+      Code::kUnsupported,
+      "--cp, --pp, --dp: expected ranks on the processor, found --backend cuda, where whole sequences, one "
+      "stage and one replica run; leave them out, or use --backend cpu");
 }
 
 int ThreadsPerRank(const EngineOptions& options, int64_t ranks) {
@@ -176,6 +194,7 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
         Code::kUnsupported,
         fmt::format("vocabulary: expected at most {} rows, found {}; see docs/limits.md", kVocab, geometry.vocab));
   }
+  TRY(CheckRows(geometry, layout));
   const int64_t longest = std::min(geometry.max_positions, kMost * 16);
   TRY(CheckOptions(options, longest));
   const int64_t context = options.max_context > 0 ? options.max_context : longest;
@@ -206,9 +225,11 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
     memory.weights = cost.ranks[static_cast<size_t>(rank) % cost.ranks.size()].weight_bytes;
     memory.scratch = model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(limits));
     if (options.backend != Backend::kCpu) memory.scratch += comm::PeerTransport::Bytes(layout.ranks);
-    // Rank 0 has the logits of all replicas, and of a replica the first rank of the last stage.
+    // Rank 0 has the logits of all replicas, and the first rank of every share of a last stage those of its rows; where
+    // these are all rows of its replica, rank 0 has them once.
     const bool gathers = shard.stage.last && layout.At(rank).tp == 0;
-    memory.scratch += rank == 0 ? layout.replicas * logits : gathers ? logits : 0;
+    const bool once = rank == 0 && layout.context.ranks == 1;
+    memory.scratch += (rank == 0 ? layout.replicas * logits : 0) + (gathers && !once ? logits : 0);
     sizes.memory.ranks.push_back(memory);
   }
   Sizing sizing(geometry, layout, options, &sizes);

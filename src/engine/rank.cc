@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 
 #include "engine/expert_digests.h"
+#include "engine/step_share.h"
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
@@ -54,6 +56,15 @@ std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
     }
   }
   return tokens;
+}
+
+// The spans as layers see them.
+std::vector<kernels::TokenSpan> SpansOf(const sched::StepPlan& step, std::span<const int32_t> pages) {
+  std::vector<kernels::TokenSpan> spans;
+  for (const sched::Span& span : step.spans) {
+    spans.push_back({span.token_begin, span.count, span.start, span.state_slot, pages.data() + span.page_begin});
+  }
+  return spans;
 }
 
 }  // namespace
@@ -117,13 +128,13 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
     log_ = std::make_unique<record::RunLog>(LogOptionsOf(geometry, layout_, options_.proof, Contract()));
   }
   if (options_.routes != nullptr) forced_ = std::make_unique<model::ForcedRoutes>(options_.routes);
-  const int64_t before = shard_.stage.first() ? rank : rank - layout_.ranks;
-  const int64_t after = shard_.stage.last ? rank : rank + layout_.ranks;
-  const model::Runtime runtime{geometry,   layout_,           shard_,
-                               kernels_,   options_.numerics, device_,
-                               tables_,    comms_.stage,      {world, before, after, RoundsHandedRows()},
-                               pool_,      workspace_,        caches_,
-                               log_.get(), forced_.get()};
+  const auto in_stage = [this](int64_t pp) { return layout_.RankAt({place_.tp, place_.cp, pp, place_.dp}); };
+  const int64_t before = shard_.stage.first() ? rank : in_stage(place_.pp - 1);
+  const int64_t after = shard_.stage.last ? rank : in_stage(place_.pp + 1);
+  const model::Runtime runtime{
+      geometry, layout_,    shard_,       kernels_,       options_.numerics,
+      device_,  tables_,    comms_.stage, comms_.context, {world, before, after, RoundsHandedRows()},
+      pool_,    workspace_, caches_,      log_.get(),     forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   if (options_.compress_sums) comms_.stage.Compress();
   return comms_.stage.Connect(device_, options_.transport, options_.tuning);
@@ -132,7 +143,8 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
 // Whether this rank's stage rounds the rows that it hands on: a planted mistake.
 bool RankWorker::RoundsHandedRows() const {
   const plan::RankPlace faulty = layout_.At(options_.fault.rank);
-  return options_.fault.kind == comm::FaultKind::kHandBF16 && faulty.pp == place_.pp && faulty.dp == place_.dp;
+  return options_.fault.kind == comm::FaultKind::kHandBF16 && faulty.cp == place_.cp && faulty.pp == place_.pp &&
+         faulty.dp == place_.dp;
 }
 
 // The planted mistakes of a whole rank.
@@ -153,19 +165,22 @@ Status RankWorker::RunStep(const JointStep& step, std::span<const model::StepOut
   CHECK(static_cast<int64_t>(step.plans.size()) == layout_.replicas);
   TRY(CommitFault(steps_++));
   const sched::StepPlan& plan = step.plans[static_cast<size_t>(place_.dp)];
-  const model::StepOutput own = OwnOutput(step, outputs);
-  if (!plan.spans.empty()) TRY(Compute(plan, own));
+  const sched::StepPlan share = ShareOf(plan, layout_.context, place_.cp);
+  const model::StepOutput own = OwnOutput(step, share, outputs);
+  if (!plan.spans.empty()) TRY(Compute(plan, share, own));
   return Collect(step, outputs, own);
 }
 
-// Where this rank writes: at once to where rank 0 wants it when it is that one.
-model::StepOutput RankWorker::OwnOutput(const JointStep& step, std::span<const model::StepOutput> outputs) {
+// Where this rank writes: at once to where rank 0 wants it when it is that one and has all rows of its replica.
+model::StepOutput RankWorker::OwnOutput(const JointStep& step, const sched::StepPlan& share,
+                                        std::span<const model::StepOutput> outputs) {
   if (place_.tp != 0) return {};
-  const sched::StepPlan& plan = step.plans[static_cast<size_t>(place_.dp)];
-  const size_t logits = shard_.stage.last ? static_cast<size_t>(plan.logits_rows * opened_.geometry.vocab) : 0;
-  const size_t hidden =
-      step.hidden ? plan.tokens.size() * static_cast<size_t>(shard_.stage.layers() * opened_.geometry.hidden) : 0;
-  if (!outputs.empty()) return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden)};
+  const size_t logits = shard_.stage.last ? static_cast<size_t>(share.logits_rows * opened_.geometry.vocab) : 0;
+  const int64_t layers = step.hidden ? shard_.stage.layers() : 0;
+  const size_t hidden = share.tokens.size() * static_cast<size_t>(layers * opened_.geometry.hidden);
+  if (!outputs.empty() && share.tokens.size() == step.plans[0].tokens.size()) {
+    return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden)};
+  }
   logits_.resize(logits);
   hidden_.resize(hidden);
   return {logits_, hidden_};
@@ -177,59 +192,81 @@ Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOut
   const int64_t last = static_cast<int64_t>(layout_.stages.size()) - 1;
   for (size_t d = 0; d < step.plans.size(); ++d) {
     const auto replica = static_cast<int64_t>(d);
-    const sched::StepPlan& plan = step.plans[d];
-    const std::span<float> logits = outputs.empty() ? own.logits : outputs[d].logits;
-    TRY(comms_.world.Hand(layout_.RankAt({0, last, replica}), 0, logits));
-    if (step.hidden) {
-      const std::span<float> all = outputs.empty() ? std::span<float>() : outputs[d].hidden;
-      TRY(CollectHidden(replica, static_cast<int64_t>(plan.tokens.size()), all, own.hidden));
-    }
-    if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(plan), logits);
+    const StepShares shares = SharesOf(step.plans[d], layout_.context);
+    const model::StepOutput all = outputs.empty() ? model::StepOutput() : outputs[d];
+    TRY(CollectRows(shares.logits, {0, 0, last, replica}, opened_.geometry.vocab, all.logits, own.logits));
+    if (step.hidden) TRY(CollectHidden(replica, shares.tokens, all.hidden, own.hidden));
+    if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(step.plans[d]), all.logits);
   }
   return forced_ == nullptr ? Status() : CollectForced();
 }
 
-// Brings what was forced so far to rank 0, which adds it up: every stage has layers of its own, every replica requests.
+// Hidden states are [layers of the stage][T, H] where they are computed, and [layers][T, H] on rank 0.
+Status RankWorker::CollectHidden(int64_t replica, std::span<const comm::RowRun> runs, std::span<float> all,
+                                 std::span<float> own) {
+  const size_t layers = opened_.geometry.layers.size(), width = all.size() / layers;
+  for (size_t pp = 0; pp < layout_.stages.size(); ++pp) {
+    const plan::Stage& stage = layout_.stages[pp];
+    const plan::RankPlace from{0, 0, static_cast<int64_t>(pp), replica};
+    const size_t own_width = own.size() / static_cast<size_t>(shard_.stage.layers());
+    for (int64_t layer = stage.begin; layer < stage.end; ++layer) {
+      const bool mine = shard_.stage == stage;
+      TRY(CollectRows(
+          runs, from, opened_.geometry.hidden, all.subspan(static_cast<size_t>(layer) * width, width),
+          mine ? own.subspan(static_cast<size_t>(layer - stage.begin) * own_width, own_width) : std::span<float>()));
+    }
+  }
+  return {};
+}
+
+// Brings what was forced so far to rank 0, which adds it up: every stage has layers of its own, every share positions,
+// every replica requests.
 Status RankWorker::CollectForced() {
   model::ForcedCounts total;
-  for (int64_t replica = 0; replica < layout_.replicas; ++replica) {
-    for (size_t s = 0; s < layout_.stages.size(); ++s) {
-      model::ForcedCounts counts = forced_->counts();
-      // Hand moves bytes, whatever they mean.
-      static_assert(sizeof(counts) % sizeof(float) == 0);
-      TRY(comms_.world.Hand(layout_.RankAt({0, static_cast<int64_t>(s), replica}), 0,
-                            {reinterpret_cast<float*>(&counts), sizeof(counts) / sizeof(float)}));
-      total.decisions += counts.decisions;
-      total.other += counts.other;
-    }
+  for (int64_t first = 0; first < layout_.world(); first += layout_.ranks) {  // of those that have the same
+    model::ForcedCounts counts = forced_->counts();
+    // Hand moves bytes, whatever they mean.
+    static_assert(sizeof(counts) % sizeof(float) == 0);
+    TRY(comms_.world.Hand(first, 0, {reinterpret_cast<float*>(&counts), sizeof(counts) / sizeof(float)}));
+    total.decisions += counts.decisions;
+    total.other += counts.other;
   }
   forced_counts_ = total;
   return {};
 }
 
-Status RankWorker::CollectHidden(int64_t replica, int64_t tokens, std::span<float> all, std::span<float> own) {
-  for (size_t s = 0; s < layout_.stages.size(); ++s) {
-    const plan::Stage& stage = layout_.stages[s];
-    const auto layer = static_cast<size_t>(tokens * opened_.geometry.hidden);
-    const std::span<float> part = all.empty() ? own
-                                              : all.subspan(static_cast<size_t>(stage.begin) * layer,
-                                                            static_cast<size_t>(stage.layers()) * layer);
-    TRY(comms_.world.Hand(layout_.RankAt({0, static_cast<int64_t>(s), replica}), 0, part));
+// Brings rows to rank 0 from the ranks of a context group, that of `from`.
+//   all  rank 0: the rows of all; others: empty;  own: this rank's, in the order of its runs
+Status RankWorker::CollectRows(std::span<const comm::RowRun> runs, plan::RankPlace from, int64_t width,
+                               std::span<float> all, std::span<float> own) {
+  const int64_t rank = comms_.world.rank();
+  for (const comm::RowRun& run : runs) {
+    from.cp = run.rank;
+    const int64_t sender = layout_.RankAt(from);
+    const auto begin = static_cast<size_t>(run.begin * width), count = static_cast<size_t>(run.count * width);
+    const std::span<float> to = all.empty() ? all : all.subspan(begin, count);
+    std::span<float> values = to;
+    if (sender == rank) {
+      values = own.first(count);
+      own = own.subspan(count);
+      if (rank == 0 && values.data() != to.data()) std::copy(values.begin(), values.end(), to.begin());
+    }
+    TRY(comms_.world.Hand(sender, 0, values));
   }
   return {};
 }
 
-Status RankWorker::Compute(const sched::StepPlan& plan, const model::StepOutput& output) {
-  std::vector<kernels::TokenSpan> spans;
+Status RankWorker::Compute(const sched::StepPlan& plan, const sched::StepPlan& share, const model::StepOutput& output) {
+  const std::vector<kernels::TokenSpan> spans = SpansOf(share, plan.pages), whole = SpansOf(plan, plan.pages);
   std::vector<int32_t> rows;
-  for (const sched::Span& span : plan.spans) {
-    spans.push_back({span.token_begin, span.count, span.start, span.state_slot, plan.pages.data() + span.page_begin});
+  for (const sched::Span& span : share.spans) {
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
-  if (forced_ != nullptr) forced_->BeginStep(GlobalTokens(plan));
-  BeginLog(plan);
+  if (forced_ != nullptr) forced_->BeginStep(GlobalTokens(share));
+  BeginLog(share);
   for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
-  TRY(model_->Forward({plan.tokens, spans, plan.pages, rows}, output));
+  const StepShares shares = SharesOf(plan, layout_.context);
+  TRY(model_->Forward({share.tokens, spans, plan.pages, rows, {whole, shares.tokens, plan.logits_rows}}, output));
   for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return {};
 }
@@ -286,7 +323,9 @@ Status RankWorker::WriteEvidence() {
   log_->Sort();
   proof::RankFacts facts;
   facts.rank = world.rank();
-  for (int64_t tp = 0; tp < layout_.ranks; ++tp) facts.group.push_back(layout_.RankAt({tp, place_.pp, place_.dp}));
+  for (int64_t tp = 0; tp < layout_.ranks; ++tp) {
+    facts.group.push_back(layout_.RankAt({tp, place_.cp, place_.pp, place_.dp}));
+  }
   facts.env = Environment();
   TRY_ASSIGN(facts.weights,
              ExpertDigests(opened_, {world.rank(), world.size(), shard_}, model_->weights().tensors, device_, &pool_));

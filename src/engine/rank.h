@@ -43,8 +43,9 @@ struct RankOptions {
 
 /// A rank's ends of its groups.
 struct RankComms {
-  comm::Communicator world;  // all ranks
-  comm::Communicator stage;  // those that cut its layers between them
+  comm::Communicator world;    // all ranks
+  comm::Communicator stage;    // those that cut its layers between them
+  comm::Communicator context;  // those that hold the same and share out the positions of sequences
 };
 
 /// The largest step within `limits`.
@@ -82,8 +83,10 @@ class RankWorker {
 
   /// Of all ranks.
   comm::Communicator& world() { return comms_.world; }
-  /// Of the ranks of its stage.
+  /// Of the ranks that cut its layers between them.
   comm::Communicator& stage() { return comms_.stage; }
+  /// Of the ranks of its context group.
+  comm::Communicator& context() { return comms_.context; }
   /// Rank 0: what was forced in all stages of all replicas, as of the last step.
   const model::ForcedCounts& forced() const { return forced_counts_; }
   /// What this rank has recorded; null when nothing is.
@@ -106,10 +109,13 @@ class RankWorker {
   Status Prepare(const LoadProgress& progress);
   Status CommitFault(int64_t step);
   bool RoundsHandedRows() const;
-  model::StepOutput OwnOutput(const JointStep& step, std::span<const model::StepOutput> outputs);
-  Status Compute(const sched::StepPlan& plan, const model::StepOutput& output);
+  model::StepOutput OwnOutput(const JointStep& step, const sched::StepPlan& share,
+                              std::span<const model::StepOutput> outputs);
+  Status Compute(const sched::StepPlan& plan, const sched::StepPlan& share, const model::StepOutput& output);
   Status Collect(const JointStep& step, std::span<const model::StepOutput> outputs, const model::StepOutput& own);
-  Status CollectHidden(int64_t replica, int64_t tokens, std::span<float> all, std::span<float> own);
+  Status CollectHidden(int64_t replica, std::span<const comm::RowRun> runs, std::span<float> all, std::span<float> own);
+  Status CollectRows(std::span<const comm::RowRun> runs, plan::RankPlace from, int64_t width, std::span<float> all,
+                     std::span<float> own);
   Status CollectForced();
   std::vector<int64_t> LogitsTokens(const sched::StepPlan& plan) const;
   void BeginLog(const sched::StepPlan& plan);

@@ -8,12 +8,12 @@
 
 namespace trivet::model {
 
-std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place) {
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const SpanLists& spans, const LayerPlace& place) {
   const int64_t ring = runtime.caches.ring(place.index);
-  if (ring == 0) return step.spans;
-  const auto found =
-      std::find_if(step.rings.begin(), step.rings.end(), [ring](const RingSpans& made) { return made.pages == ring; });
-  CHECK(found != step.rings.end());
+  if (ring == 0) return spans.paged;
+  const auto found = std::find_if(spans.rings.begin(), spans.rings.end(),
+                                  [ring](const RingSpans& made) { return made.pages == ring; });
+  CHECK(found != spans.rings.end());
   return found->spans;
 }
 
@@ -33,7 +33,7 @@ void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x
 
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args) {
   const plan::AttentionGeometry& geometry = runtime.geometry.attention;
-  args.spans = KvSpans(runtime, step, place);
+  args.spans = KvSpans(runtime, step.own, place);
   args.window = place.layer.window;
   args.softcap = static_cast<float>(geometry.softcap);
   args.scale =
@@ -47,11 +47,24 @@ void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& plac
                       step.key_visits * args.q_heads * args.cache.head_dim);
 }
 
-void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
-                    const StepView& step, std::span<const float> x, const Sums& sums) {
+Status StoreKv(const Runtime& runtime, const StepView& step, const LayerPlace& place, const kernels::KvPages& cache,
+               const comm::RowsView& own) {
+  // A latent's value is the head of its key.
+  const bool latent = place.layer.mixer == plan::Mixer::kLatentAttention;
+  const int64_t columns = cache.kv_heads * (cache.head_dim + (latent ? 0 : cache.ValueDim()));
+  TRY_ASSIGN(const comm::RowsView rows, runtime.WholeRows(step, own, columns));
+  const kernels::KvWrite::Args args{
+      rows.data, rows.stride, cache, KvSpans(runtime, step.whole, place), 0, 0, latent ? rows.data : nullptr};
+  runtime.RunParallel(*runtime.kernels.kv_write, args, step.whole_tokens,
+                      step.whole_tokens * columns * Runtime::kElementWork);
+  return {};
+}
+
+Status AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
+                      const StepView& step, std::span<const float> x, const Sums& sums) {
   const plan::AttentionGeometry& geometry = runtime.geometry.attention;
   const plan::AttentionShard& shard = runtime.shard.attention;
-  if (shard.q_heads == 0) return;
+  if (shard.q_heads == 0) return {};
   const device::Workspace::Frame frame(&runtime.workspace);
   const int64_t tokens = step.tokens;
   const int64_t dim = geometry.head_dim, stride = weights.qkv.n;
@@ -70,9 +83,7 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   Rotate(runtime, step, place.layer.rope, k, keys);
 
   const kernels::KvPages cache = KvPagesOf(runtime, place, shard.kv_heads, dim, dim);
-  runtime.RunParallel(*runtime.kernels.kv_write,
-                      kernels::KvWrite::Args{k, stride, cache, KvSpans(runtime, step, place)}, tokens,
-                      tokens * shard.kv_heads * 2 * dim * Runtime::kElementWork);
+  TRY(StoreKv(runtime, step, place, cache, {k, stride}));
   const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.q_heads * dim);  // [T, q_heads * D]
   kernels::Attention::Args args;
   args.q = q;
@@ -91,6 +102,7 @@ void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, con
   }
   runtime.MultiplyAdd(out, tokens, weights.o, {}, sums);
   runtime.AddBias(weights.o_bias, tokens, {}, sums);
+  return {};
 }
 
 }  // namespace trivet::model

@@ -7,26 +7,19 @@ namespace trivet::model {
 
 namespace {
 
-// Queries and keys, normalised, and values, after the convolution: [T, channels].
+// Queries and keys, normalised, and values of the whole step, after the convolution: [T, channels].
 std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                          std::span<const float> in) {
+                          const comm::RowsView& in) {
   const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
-  const int64_t tokens = step.tokens;
-  const int64_t dk = geometry.k_dim, stride = weights.in.n;
+  const int64_t tokens = step.whole_tokens;
+  const int64_t dk = geometry.k_dim;
   const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * geometry.v_dim;
   const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
-  const kernels::Conv1d::Args conv{in.data(),
-                                   stride,
-                                   weights.taps,
-                                   runtime.caches.conv(index),
-                                   runtime.caches.conv_stride(),
-                                   qkv.data(),
-                                   channels,
-                                   geometry.conv_width,
-                                   step.spans,
-                                   0,
-                                   0};
+  const kernels::Conv1d::Args conv{
+      in.data,    in.stride, weights.taps,        runtime.caches.conv(index), runtime.caches.conv_stride(),
+      qkv.data(), channels,  geometry.conv_width, step.whole.paged,           0,
+      0};
   // Sixteen channels at a time keep vectors whole.
   runtime.Parallel((channels + 15) / 16, tokens * channels * 16, [&](int64_t begin, int64_t end) {
     kernels::Conv1d::Args part = conv;
@@ -40,29 +33,21 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
   return qkv;
 }
 
-}  // namespace
-
-void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                   std::span<const float> x, const Sums& sums) {
+// The recurrence over all rows of the step, of this rank's share of the heads; then this rank's own rows of all heads:
+// [T, v_heads * dv].
+Result<std::span<float>> Recur(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index,
+                               const StepView& step, const comm::RowsView& in) {
   const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
-  if (shard.v_heads == 0) return;
-  const device::Workspace::Frame frame(&runtime.workspace);
-  const int64_t tokens = step.tokens;
-  const int64_t dk = geometry.k_dim, dv = geometry.v_dim, stride = weights.in.n;
-  const int64_t channels = 2 * shard.k_heads * dk + shard.v_heads * dv;  // queries, keys, values
-
-  const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
-  runtime.Multiply(x, tokens, weights.in, in);
-  const float* z = in.data() + channels;
-  const float* ba = z + shard.v_heads * dv;
-
+  const int64_t tokens = step.whole_tokens;
+  const int64_t dk = geometry.k_dim, dv = geometry.v_dim, values = shard.v_heads * dv;
+  const int64_t channels = 2 * shard.k_heads * dk + values;  // queries, keys, values
   const std::span<float> qkv = Convolve(runtime, weights, index, step, in);
-  const std::span<float> out = runtime.workspace.Take<float>(tokens * shard.v_heads * dv);  // [T, v_heads * dv]
+  const std::span<float> out = runtime.workspace.Take<float>(tokens * values);
   const kernels::DeltaNet::Args delta{qkv.data(),
                                       channels,
-                                      ba,
-                                      stride,
+                                      in.data + channels + values,
+                                      in.stride,
                                       weights.a_log,
                                       weights.dt_bias,
                                       runtime.tables.v_to_k,
@@ -73,15 +58,36 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
                                       runtime.caches.state(index),
                                       runtime.caches.state_stride(),
                                       out.data(),
-                                      step.spans,
+                                      step.whole.paged,
                                       0,
                                       0};
-  runtime.Parallel(shard.v_heads, tokens * shard.v_heads * dk * dv * 4, [&](int64_t begin, int64_t end) {
+  const comm::Share heads = comm::ShareOf(shard.v_heads, runtime.context.size(), runtime.context.rank());
+  const int64_t count = heads.end - heads.begin;
+  runtime.Parallel(count, tokens * count * dk * dv * 4, [&](int64_t begin, int64_t end) {
     kernels::DeltaNet::Args part = delta;
-    part.begin = begin;
-    part.end = end;
+    part.begin = heads.begin + begin;
+    part.end = heads.begin + end;
     runtime.kernels.delta_net->run(part);
   });
+  return runtime.context.ReturnRows(out, shard.v_heads, dv, step.runs,
+                                    runtime.workspace.Take<float>(step.tokens * values));
+}
+
+}  // namespace
+
+Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
+                     std::span<const float> x, const Sums& sums) {
+  const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
+  const plan::DeltaNetShard& shard = runtime.shard.delta_net;
+  if (shard.v_heads == 0) return {};
+  const device::Workspace::Frame frame(&runtime.workspace);
+  const int64_t tokens = step.tokens;
+  const int64_t dv = geometry.v_dim, stride = weights.in.n;
+  const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
+  runtime.Multiply(x, tokens, weights.in, in);
+  TRY_ASSIGN(const comm::RowsView whole, runtime.WholeRows(step, {in.data(), stride}, stride));
+  TRY_ASSIGN(const std::span<float> out, Recur(runtime, weights, index, step, whole));
+  const float* z = in.data() + 2 * shard.k_heads * geometry.k_dim + shard.v_heads * dv;
   const kernels::NestedRows out_rows{shard.v_heads, shard.v_heads * dv, dv};
   const kernels::NestedRows z_rows{shard.v_heads, stride, dv};
   const auto eps = static_cast<float>(runtime.geometry.norm_eps);
@@ -90,6 +96,7 @@ void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64
     runtime.kernels.gated_norm->run({out.data(), out_rows, z, z_rows, weights.norm, dv, eps, begin, end});
   });
   runtime.MultiplyAdd(out, tokens, weights.out, {}, sums);
+  return {};
 }
 
 }  // namespace trivet::model

@@ -74,19 +74,18 @@ std::span<float> Queries(const Runtime& runtime, const LatentWeights& weights, c
 
 }  // namespace
 
-void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
-                          const StepView& step, std::span<const float> x, const Sums& sums) {
+Status LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
+                            const StepView& step, std::span<const float> x, const Sums& sums) {
   const plan::LatentGeometry& latent = runtime.geometry.latent;
   const plan::AttentionShard& shard = runtime.shard.attention;
-  if (shard.q_heads == 0) return;
+  if (shard.q_heads == 0) return {};
   const device::Workspace::Frame frame(&runtime.workspace);
   const int64_t tokens = step.tokens;
   const int64_t heads = shard.q_heads, key_dim = runtime.geometry.key_dim();
 
   const Compressed compressed = Compress(runtime, weights, place, step, x);
   const kernels::KvPages cache = KvPagesOf(runtime, place, 1, key_dim, latent.rank);
-  runtime.kernels.kv_write->run(
-      {compressed.key, compressed.stride, cache, KvSpans(runtime, step, place), 0, tokens, compressed.key});
+  TRY(StoreKv(runtime, step, place, cache, {compressed.key, compressed.stride}));
   const std::span<float> queries = Queries(runtime, weights, place, step, x, compressed);
   const std::span<float> mixed = runtime.workspace.Take<float>(tokens * heads * latent.rank);  // [T, q_heads * rank]
   kernels::Attention::Args args;
@@ -107,6 +106,7 @@ void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, 
   }
   runtime.MultiplyAdd(out, tokens, weights.o, {}, sums);
   runtime.AddBias(weights.o_bias, tokens, {}, sums);
+  return {};
 }
 
 }  // namespace trivet::model

@@ -22,8 +22,8 @@ struct LayerPlace {
 /// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
 StepView StageStep(const Runtime& runtime, const StepTokens& step);
 
-/// The step's spans with the pages of the layer's keys and values.
-std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const StepView& step, const LayerPlace& place);
+/// The spans with the pages of the layer's keys and values.
+std::span<const kernels::TokenSpan> KvSpans(const Runtime& runtime, const SpanLists& spans, const LayerPlace& place);
 
 /// The layer's keys and values, however they are kept.
 ///   value_dim  channels of a value, as head_dim of a key
@@ -32,6 +32,13 @@ kernels::KvPages KvPagesOf(const Runtime& runtime, const LayerPlace& place, int6
 
 /// Rotates `heads` heads, `head_stride` apart in rows `stride` apart, by the layer's table.
 void Rotate(const Runtime& runtime, const StepView& step, int64_t rope, float* x, const kernels::NestedRows& heads);
+
+/// Stores keys and values of the whole step, of which this rank has those of its own tokens.
+///   own     a token's keys of all heads, then its values of all heads; with latent attention its one key, whose first
+///           channels are the value too
+/// Ranks:   collective over a context group.  Errors: kPeer.
+Status StoreKv(const Runtime& runtime, const StepView& step, const LayerPlace& place, const kernels::KvPages& cache,
+               const comm::RowsView& own);
 
 /// Runs the attention kernel over all tokens; `args` has everything but the layer's window and the spans.
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args);
@@ -44,20 +51,24 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
 /// Grouped-query attention with rotary positions, and with biases, head norms, sinks and an output gate where the
 /// family has them.
 ///   x      [T, H], normalised
-void AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
-                    const StepView& step, std::span<const float> x, const Sums& sums);
+/// Ranks:   collective over a context group.  Errors: kPeer.
+Status AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, const LayerPlace& place,
+                      const StepView& step, std::span<const float> x, const Sums& sums);
 
 /// Attention over a latent: every head's query is brought to the latent's channels, so that one cached key and value
 /// serve all heads, and a head's share of the latent comes back through its value projection.
 ///   x      [T, H], normalised
 /// Source:  DeepSeek-V2, multi-head latent attention, absorbed form.
-void LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
-                          const StepView& step, std::span<const float> x, const Sums& sums);
+/// Ranks:   collective over a context group.  Errors: kPeer.
+Status LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights, const LayerPlace& place,
+                            const StepView& step, std::span<const float> x, const Sums& sums);
 
-/// Gated delta net: projections, convolution, recurrence, gated norm.
+/// Gated delta net: projections, convolution, recurrence, gated norm. A state meets the tokens of a sequence one by
+/// one, so in between ranks of a context group have all rows of the step and a share of the heads.
 ///   index  number of this layer among the delta-net layers
-void DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                   std::span<const float> x, const Sums& sums);
+/// Ranks:   collective over a context group.  Errors: kPeer.
+Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
+                     std::span<const float> x, const Sums& sums);
 
 /// The family's activation from [m, 2F] gate and up values to [m, F], over a range that the caller sets.
 kernels::GatedAct::Args Activate(const Runtime& runtime, const float* gate_up, int64_t width, float* act);

@@ -16,7 +16,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   TRY(runtime_.pipeline.Receive(x));
   const auto compute = [&] { return Compute(step, x, output.hidden, local); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
-  if (step.rows > 0) runtime_.ReportFlags();
+  if (step.whole_rows > 0) runtime_.ReportFlags();
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(x);
   return GatherLogits(runtime_, step.rows, local, output.logits);
 }
@@ -24,7 +24,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
 // A GPU spends longer on launching the kernels of a short step than on running them.
 bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
   return runtime_.device.backend() == Backend::kCuda && runtime_.comm.recordable() && runtime_.log == nullptr &&
-         output.hidden.empty() && step.tokens == static_cast<int64_t>(step.spans.size());
+         output.hidden.empty() && step.tokens == static_cast<int64_t>(step.own.paged.size());
 }
 
 Status Model::Repeat(const StepView& step, const std::function<Status()>& compute) {
@@ -68,17 +68,17 @@ Status Model::Block(size_t at, const StepView& step, const Residual& state) {
   const NextBranch channels{w.post_norm, state.h};
   switch (kind.mixer) {
     case plan::Mixer::kAttention:
-      AttentionLayer(runtime_, w.attention, place, step, state.h, state.sums);
+      TRY(AttentionLayer(runtime_, w.attention, place, step, state.h, state.sums));
       TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
                                channels));
       break;
     case plan::Mixer::kLatentAttention:
-      LatentAttentionLayer(runtime_, w.latent, place, step, state.h, state.sums);
+      TRY(LatentAttentionLayer(runtime_, w.latent, place, step, state.h, state.sums));
       TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
                                channels));
       break;
     case plan::Mixer::kDeltaNet:
-      DeltaNetLayer(runtime_, w.delta_net, w.index, step, state.h, state.sums);
+      TRY(DeltaNetLayer(runtime_, w.delta_net, w.index, step, state.h, state.sums));
       TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.delta_net, w.mixer_norm}, state.sums, state.x,
                                channels));
       break;
@@ -102,16 +102,17 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const plan::LatentGeometry& latent = geometry.latent;
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const plan::MoeGeometry& moe = geometry.moe;
-  // Per token, 4-byte words: the residual stream, its norm and a sum of 8 bytes; then the largest layer.
+  // Per token, 4-byte words: the residual stream, its norm and a sum of 8 bytes; then the largest layer, of which
+  // mixers have rows of the whole step besides their own.
   const int64_t stream = hidden * (1 + 1 + 2);
   const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
   const int64_t attn =
       latent.rank > 0 ? latent.query_rank + geometry.key_dim() + q +
-                            heads * (geometry.key_dim() + latent.rank + latent.value_dim) + 1
-                      : q * (attention.output_gate ? 2 : 1) + 2 * shard.attention.kv_heads * attention.head_dim + q + 1;
+                            heads * (geometry.key_dim() + latent.rank + latent.value_dim) + geometry.key_dim() + 1
+                      : q * (attention.output_gate ? 2 : 1) + 4 * shard.attention.kv_heads * attention.head_dim + q + 1;
   const int64_t values = shard.delta_net.v_heads * delta.v_dim;
   const int64_t channels = 2 * shard.delta_net.k_heads * delta.k_dim + values;
-  const int64_t gdn = (channels + values + 2 * shard.delta_net.v_heads) + channels + values;
+  const int64_t gdn = 2 * (channels + values + 2 * shard.delta_net.v_heads) + channels + 2 * values;
   // Pairs of a token and an expert: gate, up, act, four words of routing, and three of its record.
   const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4 + 3) + 1;
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;

@@ -207,7 +207,7 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
     runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
   }
   runtime.LogRows(record::Site::kRouter, layer, logits);
-  if (runtime.Planted(comm::FaultKind::kRouterUlp, layer)) {
+  if (runtime.Planted(comm::FaultKind::kRouterUlp, layer) && tokens > 0) {
     NudgeLogit(runtime, logits.first(static_cast<size_t>(moe.experts)));
   }
 

@@ -77,7 +77,8 @@ struct Runtime {
   const kernels::Numerics numerics;
   const device::Device& device;
   const Tables& tables;
-  comm::Communicator& comm;  // of the ranks of the stage
+  comm::Communicator& comm;     // of the ranks that cut a layer between them
+  comm::Communicator& context;  // of those that share out the rows of a step
   const Pipeline pipeline;
   ThreadPool& pool;
   device::Workspace& workspace;
@@ -123,6 +124,12 @@ struct Runtime {
   ///   x [T, H]
   /// Errors:  kPeer.
   Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const;
+
+  /// Rows of `columns` of the whole step, of which this rank has its own; in the workspace, unless they were whole.
+  /// Ranks:   collective over a context group.  Errors: kPeer.
+  Result<comm::RowsView> WholeRows(const StepView& step, const comm::RowsView& own, int64_t columns) const {
+    return context.GatherRows(own, columns, step.runs, workspace.Take<float>(step.whole_tokens * columns));
+  }
 
   /// Notes every token's values at a site, when a log is kept.
   void LogRows(record::Site site, int64_t layer, std::span<const float> values) const;

@@ -2,6 +2,7 @@
 #include "model/step_view.h"
 
 #include <cmath>
+#include <map>
 #include <set>
 
 #include "base/staging.h"
@@ -28,32 +29,50 @@ std::vector<float> Angles(const plan::RopeTable& table, const StepTokens& step) 
   return angles;
 }
 
-// Spans with the begin of their pages in one list of page ids, which becomes a pointer once its place is known.
-struct PagedSpans {
-  std::vector<kernels::TokenSpan> spans;
+// Page ids of all spans, one behind the other, which spans point into once the list has its place.
+struct PageList {
   std::vector<int32_t> pages;
-  std::vector<size_t> begins;  // [S]
+  std::vector<size_t> own, whole;  // where those of every span begin
 };
 
-// The spans with the pages that the scheduler handed out.
-PagedSpans Paged(const StepTokens& step) {
-  PagedSpans paged{{step.spans.begin(), step.spans.end()}, {step.pages.begin(), step.pages.end()}, {}};
-  for (const kernels::TokenSpan& span : step.spans) {
-    paged.begins.push_back(span.pages == nullptr ? 0 : static_cast<size_t>(span.pages - step.pages.data()));
-  }
-  return paged;
+// The pages that the scheduler handed out.
+PageList Paged(const StepTokens& step) {
+  PageList list{{step.pages.begin(), step.pages.end()}, {}, {}};
+  const auto begin = [&](const kernels::TokenSpan& span) {
+    return span.pages == nullptr ? 0 : static_cast<size_t>(span.pages - step.pages.data());
+  };
+  for (const kernels::TokenSpan& span : step.spans) list.own.push_back(begin(span));
+  for (const kernels::TokenSpan& span : step.whole.spans) list.whole.push_back(begin(span));
+  return list;
 }
 
-// The spans with the pages of their slots' rings.
-PagedSpans Ring(const StepTokens& step, int64_t ring) {
-  PagedSpans paged{{step.spans.begin(), step.spans.end()}, {}, {}};
-  for (const kernels::TokenSpan& span : step.spans) {
-    paged.begins.push_back(paged.pages.size());
+// The pages of the slots' rings.
+PageList Ring(const StepTokens& step, int64_t ring) {
+  PageList list;
+  std::map<int32_t, size_t> begins;  // by slot
+  for (const kernels::TokenSpan& span : step.whole.spans) {
+    list.whole.push_back(list.pages.size());
+    begins[span.state_slot] = list.pages.size();
     for (int64_t page = 0; page * cache::kPageTokens < span.start + span.count; ++page) {
-      paged.pages.push_back(static_cast<int32_t>(span.state_slot * ring + page % ring));
+      list.pages.push_back(static_cast<int32_t>(span.state_slot * ring + page % ring));
     }
   }
-  return paged;
+  for (const kernels::TokenSpan& span : step.spans) list.own.push_back(begins.at(span.state_slot));
+  return list;
+}
+
+// Spans, and where they are staged.
+struct StagedSpans {
+  std::span<const kernels::TokenSpan> spans;
+  size_t at = 0;
+};
+
+StagedSpans Stage(std::span<const kernels::TokenSpan> spans, Staging* staging) { return {spans, staging->Add(spans)}; }
+
+// Lets staged spans point to their pages.
+void Point(const StagedSpans& staged, const std::vector<size_t>& begins, const int32_t* pages, Staging* staging) {
+  auto* spans = reinterpret_cast<kernels::TokenSpan*>(staging->data() + staged.at);
+  for (size_t i = 0; i < staged.spans.size(); ++i) spans[i].pages = pages + begins[i];
 }
 
 }  // namespace
@@ -66,38 +85,49 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
     angles.push_back(staging.Add(std::span<const float>(Angles(table, step))));
   }
   const std::vector<int64_t> rings = runtime.caches.rings();
-  std::vector<PagedSpans> paged{Paged(step)};
-  for (const int64_t ring : rings) paged.push_back(Ring(step, ring));
-  std::vector<size_t> spans;
-  for (const PagedSpans& one : paged) spans.push_back(staging.Add(std::span<const kernels::TokenSpan>(one.spans)));
+  std::vector<PageList> lists{Paged(step)};
+  for (const int64_t ring : rings) lists.push_back(Ring(step, ring));
+  std::vector<StagedSpans> own, whole;
+  for (size_t i = 0; i < lists.size(); ++i) {
+    own.push_back(Stage(step.spans, &staging));
+    whole.push_back(Stage(step.whole.spans, &staging));
+  }
   // Pages stand last, since their number grows with a sequence: steps of one shape have the rest at the same places.
   std::byte* there = runtime.workspace.Take<std::byte>(runtime.tables.staged_bytes).data();
-  for (size_t i = 0; i < paged.size(); ++i) {
-    const auto* pages = reinterpret_cast<const int32_t*>(there + staging.Add(std::span<const int32_t>(paged[i].pages)));
-    auto* staged = reinterpret_cast<kernels::TokenSpan*>(staging.data() + spans[i]);
-    for (size_t j = 0; j < step.spans.size(); ++j) staged[j].pages = pages + paged[i].begins[j];
+  for (size_t i = 0; i < lists.size(); ++i) {
+    const auto* pages = reinterpret_cast<const int32_t*>(there + staging.Add(std::span<const int32_t>(lists[i].pages)));
+    Point(own[i], lists[i].own, pages, &staging);
+    Point(whole[i], lists[i].whole, pages, &staging);
   }
   CHECK(staging.bytes() <= runtime.tables.staged_bytes);
   runtime.device.Upload(there, staging.data(), staging.bytes());
 
-  const auto spans_at = [&](size_t i) {
-    return std::span(reinterpret_cast<const kernels::TokenSpan*>(there + spans[i]), step.spans.size());
+  const auto lists_at = [&](const std::vector<StagedSpans>& staged) {
+    const auto at = [&](size_t i) {
+      return std::span(reinterpret_cast<const kernels::TokenSpan*>(there + staged[i].at), staged[i].spans.size());
+    };
+    SpanLists all{at(0), {}};
+    for (size_t i = 0; i < rings.size(); ++i) all.rings.push_back({rings[i], at(i + 1)});
+    return all;
   };
   StepView view;
   view.tokens = static_cast<int64_t>(step.tokens.size());
   view.rows = static_cast<int64_t>(step.logits_rows.size());
   view.ids = reinterpret_cast<const TokenId*>(there + ids);
-  view.spans = spans_at(0);
+  view.own = lists_at(own);
   view.logits_rows = reinterpret_cast<const int32_t*>(there + rows);
   for (size_t i = 0; i < angles.size(); ++i) {
     const auto half = static_cast<int64_t>(runtime.geometry.ropes[i].frequencies.size());
     const auto* cos = reinterpret_cast<const float*>(there + angles[i]);
     view.ropes.push_back({half, cos, cos + view.tokens * half});
   }
-  for (size_t i = 0; i < rings.size(); ++i) view.rings.push_back({rings[i], spans_at(i + 1)});
   for (const kernels::TokenSpan& span : step.spans) {
     view.key_visits += int64_t{span.count} * (span.start + span.count);
   }
+  view.whole_tokens = step.whole.tokens();
+  view.whole_rows = step.whole.logits_rows;
+  view.whole = lists_at(whole);
+  view.runs = step.whole.runs;
   return view;
 }
 
@@ -107,10 +137,10 @@ int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size) {
   for (const plan::LayerGeometry& layer : geometry.layers) windows.insert(layer.window);
   int64_t words = 1 + 1;  // of a token: its id, its row of logits
   for (const plan::RopeTable& rope : geometry.ropes) words += 2 * static_cast<int64_t>(rope.frequencies.size());
-  // A step has no more spans than tokens.
+  // A step has no more spans than tokens, and neither has a rank's share of it.
   const int64_t bytes =
-      4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (kSpan * size.tokens + 4 * size.pages);
-  return bytes + 64 * (4 + static_cast<int64_t>(geometry.ropes.size() + 2 * windows.size()));  // each array rounded up
+      4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (2 * kSpan * size.tokens + 4 * size.pages);
+  return bytes + 64 * (4 + static_cast<int64_t>(geometry.ropes.size() + 3 * windows.size()));  // each array rounded up
 }
 
 }  // namespace trivet::model

@@ -7,22 +7,33 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "comm/communicator.h"
 #include "kernels/token_span.h"
 #include "plan/geometry.h"
 
 namespace trivet::model {
 
-/// T tokens of S sequences: views of the step plan, on the host.
+/// The rows of a step of all ranks of a context group.
+struct WholeStep {
+  std::span<const kernels::TokenSpan> spans;  // [S]
+  std::span<const comm::RowRun> runs;         // who computes which, ascending and without gaps
+  int64_t logits_rows = 0;                    // whose logits are wanted
+
+  int64_t tokens() const { return runs.empty() ? 0 : runs.back().begin + runs.back().count; }
+};
+
+/// T tokens, this rank's share of a step: views of the step plan, on the host. A span is a sequence's, or a part of it.
 struct StepTokens {
   std::span<const TokenId> tokens;            // [T]
   std::span<const kernels::TokenSpan> spans;  // [S]; `pages` points into the next
-  std::span<const int32_t> pages;             // of all spans, one behind the other
+  std::span<const int32_t> pages;             // of all spans, also of the whole step, one behind the other
   std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
+  WholeStep whole;
 };
 
 /// The largest step.
 struct StepSize {
-  int64_t tokens = 1;  // T
+  int64_t tokens = 1;  // T, of the whole step and so of a share
   int64_t rows = 1;    // L
   int64_t pages = 1;   // entries in the lists of KV pages of all sequences
 };
@@ -43,16 +54,25 @@ struct RingSpans {
   std::span<const kernels::TokenSpan> spans;  // [S]
 };
 
-/// The same step where kernels read it. Sizes are the host's; what pointers and spans lead to is the device's.
-struct StepView {
-  int64_t tokens = 0;                         // T
-  int64_t rows = 0;                           // L
-  const TokenId* ids = nullptr;               // [T]
-  std::span<const kernels::TokenSpan> spans;  // [S]
-  const int32_t* logits_rows = nullptr;       // [L]
-  std::vector<RopeAngles> ropes;              // by rope table of the geometry
+/// Spans of a step, for layers of every kind.
+struct SpanLists {
+  std::span<const kernels::TokenSpan> paged;  // [S]
   std::vector<RingSpans> rings;               // by size of rings, for layers with a sliding window
-  int64_t key_visits = 0;                     // pairs of a token and a key that attention without a window meets
+};
+
+/// The same step where kernels read it. Sizes and runs are the host's; what pointers and spans lead to is the device's.
+struct StepView {
+  int64_t tokens = 0;                    // T
+  int64_t rows = 0;                      // L
+  const TokenId* ids = nullptr;          // [T]
+  SpanLists own;                         // of the T tokens
+  const int32_t* logits_rows = nullptr;  // [L]
+  std::vector<RopeAngles> ropes;         // by rope table of the geometry
+  int64_t key_visits = 0;                // pairs of a token and a key that attention without a window meets
+  int64_t whole_tokens = 0;              // of the context group
+  int64_t whole_rows = 0;                // and of those, whose logits are wanted
+  SpanLists whole;                       // of them
+  std::span<const comm::RowRun> runs;    // and who computes them
 };
 
 }  // namespace trivet::model

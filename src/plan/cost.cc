@@ -85,6 +85,23 @@ double CriticalBytes(const Geometry& geometry, const Layout& layout, const Eleme
   return total;
 }
 
+// What ranks of a context group show each other of a token in every layer with attention, or with a delta net.
+void AddContext(const Geometry& geometry, const Layout& layout, const LayerCounts& layers,
+                std::vector<CollectiveCost>* collectives) {
+  if (layout.context.ranks == 1) return;
+  int64_t keys = 0, states = 0;  // elements of the busiest rank
+  for (const RankShard& shard : layout.shards) {
+    const int64_t value = geometry.latent.rank > 0 ? 0 : geometry.value_dim();
+    keys = std::max(keys, shard.attention.kv_heads * (geometry.key_dim() + value));
+    const DeltaNetGeometry& delta = geometry.delta_net;
+    const int64_t values = shard.delta_net.v_heads * delta.v_dim;
+    // Queries, keys, values, the gate and two numbers of every head; and values come back.
+    states = std::max(states, 2 * shard.delta_net.k_heads * delta.k_dim + 3 * values + 2 * shard.delta_net.v_heads);
+  }
+  if (layers.attention > 0) collectives->push_back({"keys", layers.attention, keys, keys * 4, keys * 4});
+  if (layers.delta_net > 0) collectives->push_back({"states", layers.delta_net, states, states * 4, states * 4});
+}
+
 std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& layout) {
   std::vector<CollectiveCost> collectives;
   const auto borders = static_cast<int64_t>(layout.stages.size()) - 1;
@@ -103,6 +120,7 @@ std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& 
   if (layout.partial.vocab && layout.ranks > 1) {
     collectives.push_back({"logits", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});
   }
+  AddContext(geometry, layout, layers, &collectives);
   if (borders > 0) {
     collectives.push_back({"stage", borders, geometry.hidden, geometry.hidden * 4, geometry.hidden * 4});
     collectives.push_back({"sampler", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});

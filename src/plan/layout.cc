@@ -159,10 +159,24 @@ AxisPlan MakeRow(const AxisRule& axis, const Candidate& chosen, std::string reas
   return row;
 }
 
+// Longest stretch of positions that are split together.
+constexpr int64_t kMaxStretch = int64_t{1} << 20;
+
 // As many stages as options ask for, in one way or the other.
 int64_t StageCount(const LayoutOptions& options) {
   return options.stages == 1 && !options.stage_layers.empty() ? static_cast<int64_t>(options.stage_layers.size())
                                                               : options.stages;
+}
+
+Status CheckContext(const LayoutOptions& options) {
+  if (options.context < 1 || options.context > kMaxRanks) {
+    return MakeError(Code::kUsage, fmt::format("--cp: expected 1 to {} shares of every sequence, found {}; choose "
+                                               "another",
+                                               kMaxRanks, options.context));
+  }
+  if (options.context_stretch >= 0 && options.context_stretch <= kMaxStretch) return {};
+  return MakeError(Code::kUsage, fmt::format("--cp-stretch: expected 1 to {} positions, or 0, found {}; choose another",
+                                             kMaxStretch, options.context_stretch));
 }
 
 Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
@@ -178,10 +192,12 @@ Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
                                                     "use fewer",
                                                     layers, stages));
   }
-  if (options.ranks * stages * options.replicas > kMaxRanks) {
-    return MakeError(Code::kUsage, fmt::format("ranks: expected at most {}, found {} replicas of {} stages of {}; use "
-                                               "fewer",
-                                               kMaxRanks, options.replicas, stages, options.ranks));
+  TRY(CheckContext(options));
+  if (options.ranks * options.context * stages * options.replicas > kMaxRanks) {
+    return MakeError(Code::kUsage,
+                     fmt::format("ranks: expected at most {}, found {} replicas of {} stages of {} shares of sequences "
+                                 "of {}; use fewer",
+                                 kMaxRanks, options.replicas, stages, options.context, options.ranks));
   }
   if (options.stage_layers.empty()) return {};
   int64_t sum = 0, least = 1;
@@ -273,9 +289,11 @@ void AddStages(const Geometry& geometry, const LayoutOptions& options, Layout* l
                        : StagesOf(options.stage_layers);
   layout->shards.clear();
   for (const Stage& stage : layout->stages) {
-    for (RankShard shard : one) {
-      shard.stage = stage;
-      layout->shards.push_back(std::move(shard));
+    for (int64_t cp = 0; cp < layout->context.ranks; ++cp) {
+      for (RankShard shard : one) {
+        shard.stage = stage;
+        layout->shards.push_back(std::move(shard));
+      }
     }
   }
 }
@@ -328,11 +346,13 @@ const char* CutName(Cut cut) {
 
 RankPlace Layout::At(int64_t rank) const {
   const auto depth = static_cast<int64_t>(stages.size());
-  return {rank % ranks, rank / ranks % depth, rank / ranks / depth};
+  const int64_t group = rank / ranks, stage = group / context.ranks;
+  return {rank % ranks, group % context.ranks, stage % depth, stage / depth};
 }
 
 int64_t Layout::RankAt(const RankPlace& place) const {
-  return place.tp + ranks * (place.pp + static_cast<int64_t>(stages.size()) * place.dp);
+  const int64_t stage = place.pp + static_cast<int64_t>(stages.size()) * place.dp;
+  return place.tp + ranks * (place.cp + context.ranks * stage);
 }
 
 Status ParseCuts(const std::string& text, LayoutOptions* options) {
@@ -376,6 +396,9 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
   if (asked) TRY(CheckPlacementOf(geometry, options, *asked));
   Layout layout;
   layout.ranks = options.ranks;
+  layout.context = {
+      options.context, options.context_split,
+      options.context_stretch > 0 ? options.context_stretch : DefaultStretch(options.context_split, options.context)};
   layout.replicas = options.replicas;
   layout.shards.resize(static_cast<size_t>(options.ranks));
   for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to, asked ? &*asked : nullptr)) {

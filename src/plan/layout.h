@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "plan/geometry.h"
 #include "plan/placement.h"
+#include "plan/sequence_split.h"
 #include "plan/stages.h"
 
 namespace trivet::plan {
@@ -33,7 +34,10 @@ const char* CutName(Cut cut);
 /// "whole" and "whole-pad" deal out whole experts, "width" and "width-pad" cut every expert's channels.
 /// An axis not named is cut as priced cheapest.
 struct LayoutOptions {
-  int64_t ranks = 1;                       // that cut every layer between them
+  int64_t ranks = 1;    // that cut every layer between them
+  int64_t context = 1;  // of those, each with its share of every sequence's positions
+  SequenceSplit context_split = SequenceSplit::kContiguous;  // how they share them out
+  int64_t context_stretch = 0;             // positions that are split together; 0: whole pages for every rank
   int64_t stages = 1;                      // of a pipeline, each on so many ranks
   std::vector<int64_t> stage_layers = {};  // layers of every stage; none: dealt by the weights that they have
   int64_t replicas = 1;                    // of all that, each with requests of its own
@@ -106,15 +110,18 @@ struct Partials {
   bool attention = true, delta_net = true, experts = true, shared = true, mlp = true, vocab = true;
 };
 
-/// Where a rank stands: among those that cut a layer between them, in which stage, and in which replica.
+/// Where a rank stands: among those that cut a layer between them, among those that share out sequences, in which
+/// stage, and in which replica.
 struct RankPlace {
-  int64_t tp = 0, pp = 0, dp = 0;
+  int64_t tp = 0, cp = 0, pp = 0, dp = 0;
 };
 
-/// The layout of one model over replicas x stages x ranks ranks, of which those of a stage, and then those of a
-/// replica, are consecutive. Vectors over the ranks of a stage have `ranks` entries, also when ranks == 1.
+/// The layout of one model over replicas x stages x context x ranks ranks, of which those that cut a layer, then those
+/// of a stage, and then those of a replica, are consecutive. Vectors over those that cut a layer have `ranks` entries,
+/// also when ranks == 1.
 struct Layout {
   int64_t ranks = 1;              // that cut every layer between them
+  ContextSplit context;           // over groups of so many, which hold the same
   std::vector<Stage> stages;      // at least one
   int64_t replicas = 1;           // that hold the same and compute requests of their own
   std::vector<AxisPlan> axes;     // the rows of the table, axes the model has

@@ -49,6 +49,10 @@ Json ShardJson(const Layout& layout, const RankShard& shard) {
 
 Json LayoutJson(const Layout& layout) {
   Json json = {{"ranks", layout.ranks},
+               {"context",
+                {{"ranks", layout.context.ranks},
+                 {"split", SequenceSplitName(layout.context.split)},
+                 {"stretch", layout.context.stretch}}},
                {"axes", Json::array()},
                {"shards", Json::array()},
                {"stages", Json::array()},

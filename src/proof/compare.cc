@@ -123,7 +123,11 @@ std::vector<std::string> ChangedDimensions(const RecordedRun& a, const RecordedR
     if (a.tokens.sizes[d] != b.tokens.sizes[d]) changed.emplace_back(DimensionName(static_cast<Dimension>(d)));
   }
   if (a.tokens.sp != b.tokens.sp) changed.emplace_back("sp");
-  if (a.tokens.zigzag != b.tokens.zigzag) changed.emplace_back("cp_layout");
+  // How sequences are cut says nothing where nobody cuts them.
+  const auto cp = static_cast<size_t>(Dimension::kCp);
+  const bool cut = a.tokens.sizes[cp] > 1 && b.tokens.sizes[cp] > 1;
+  if (cut && a.tokens.zigzag != b.tokens.zigzag) changed.emplace_back("cp_layout");
+  if (cut && a.tokens.cp_stretch != b.tokens.cp_stretch) changed.emplace_back("cp_stretch");
   return changed;
 }
 

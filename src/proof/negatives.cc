@@ -155,6 +155,8 @@ std::vector<SelftestCase> OwnershipCases() {
   swapped.cp_first = false;
   SyntheticOptions zigzag = Digests(Sized(1, 2, 1, 1));
   zigzag.zigzag = true;
+  SyntheticOptions stretched = Digests(Sized(1, 2, 1, 1));
+  stretched.cp_stretch = 2;
   return {
       InOne("N11", "a rank holds a decision of another part of the sequence", Verdict::kAmbiguousGlobalTokenMapping,
             Digests(Sized(1, 2, 1, 1)), [first](RecordedRun* run) { GiveDecisions(run, 0, 1, first); }),
@@ -180,6 +182,8 @@ std::vector<SelftestCase> OwnershipCases() {
             Digests(Sized(1, 2, 1, 1)), [](RecordedRun* run) { run->layout["cp_layout"] = "zigzag"; }),
       InOne("S5", "contiguous parts declared, zigzag ones run", Verdict::kAmbiguousGlobalTokenMapping, zigzag,
             [](RecordedRun* run) { run->layout["cp_layout"] = "contiguous"; }),
+      InOne("S26", "longer stretches declared than were cut", Verdict::kAmbiguousGlobalTokenMapping, stretched,
+            [](RecordedRun* run) { run->layout["cp_stretch"] = 4; }),
       InOne("S6", "a rank lacks a site of a token", Verdict::kMissingBoundaryTrace, Digests(Sized(2, 1, 1, 1)),
             [](RecordedRun* run) { run->ranks[1].bounds.erase(run->ranks[1].bounds.begin() + 20); }),
   };

@@ -14,6 +14,8 @@ namespace {
 // Settings that this version knows how to read back.
 constexpr const char* kKnobs[] = {"parallel.tp",
                                   "parallel.cp",
+                                  "parallel.cp_split",
+                                  "parallel.cp_stretch",
                                   "parallel.dp",
                                   "parallel.pp",
                                   "parallel.ep",

@@ -62,6 +62,7 @@ Json LayoutOf(const SyntheticOptions& options) {
           {"sizes", sizes},
           {"sp", options.sp},
           {"cp_layout", options.zigzag ? "zigzag" : "contiguous"},
+          {"cp_stretch", options.cp_stretch},
           {"split_order", options.cp_first ? Json::array({"cp", "sp"}) : Json::array({"sp", "cp"})},
           {"expert_group_over", Names(options.expert_group_over)},
           {"stages", Stages(options.sizes[static_cast<size_t>(Dimension::kPp)])},

@@ -18,6 +18,7 @@ struct SyntheticOptions {
   std::vector<Dimension> rank_order = {Dimension::kTp, Dimension::kCp, Dimension::kDp, Dimension::kPp};
   std::vector<Dimension> expert_group_over;  // empty, with ep in rank_order: ep multiplies the world
   bool sp = false, zigzag = false, cp_first = true;
+  int64_t cp_stretch = 0;                 // as in TokenLayout
   std::vector<int64_t> lengths = {7, 5};  // positions of every request
   std::vector<int64_t> dp_of = {0, 0};    // and their dp coordinates
   record::Level level = record::Level::kFull;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "plan/sequence_split.h"
 #include "record/records.h"
 
 namespace trivet::proof {
@@ -28,26 +29,6 @@ constexpr int64_t kMost = int64_t{1} << 20;
 constexpr int64_t kMostTokens = int64_t{1} << 24;
 
 constexpr size_t Index(Dimension dimension) { return static_cast<size_t>(dimension); }
-
-// One of the parts that a sequence is cut into, and a position within what the part holds.
-struct Piece {
-  int64_t part = 0, offset = 0, length = 0;
-};
-
-// Parts of ceil(length / parts) positions; the last ones may be shorter or empty.
-Piece Contiguous(int64_t at, int64_t length, int64_t parts) {
-  const int64_t chunk = std::max<int64_t>(1, (length + parts - 1) / parts), part = at / chunk;
-  return {part, at - part * chunk, std::min(chunk, length - part * chunk)};
-}
-
-// Part c has the chunks c and 2 parts - 1 - c of 2 parts chunks.
-Piece Zigzag(int64_t at, int64_t length, int64_t parts) {
-  const int64_t chunks = 2 * parts, chunk = std::max<int64_t>(1, (length + chunks - 1) / chunks);
-  const int64_t b = at / chunk, part = std::min(b, chunks - 1 - b), other = chunks - 1 - part;
-  const auto size = [&](int64_t i) { return std::clamp<int64_t>(length - i * chunk, 0, chunk); };
-  const int64_t before = b == part ? 0 : size(part);
-  return {part, before + at - b * chunk, size(part) + size(other)};
-}
 
 std::optional<Dimension> ParseDimension(const Json& name) {
   for (size_t i = 0; i < kDimensions; ++i) {
@@ -180,13 +161,15 @@ bool TokenLayout::Carries(const Coordinates& at, int64_t layer, size_t index, in
   if (coordinate(Dimension::kDp) != dp_of[index]) return false;
   const int64_t inside = std::clamp<int64_t>(layer, 0, layers() - 1);
   if (coordinate(Dimension::kPp) != stage_of[static_cast<size_t>(inside)]) return false;
-  Piece piece{0, position, requests[index].computed};
+  const int64_t stretch = std::max<int64_t>(1, cp_stretch > 0 ? cp_stretch : requests[index].computed);
+  plan::SequencePiece piece{0, position % stretch, stretch};
   const auto holds = [&](Dimension dimension) {
     const int64_t parts = sizes[Index(dimension)];
     const bool cut = dimension == Dimension::kCp || ModeOf(dimension, sp) == Mode::kPartitionBySequence;
     if (!cut || parts == 1) return true;
-    piece = dimension == Dimension::kCp && zigzag ? Zigzag(piece.offset, piece.length, parts)
-                                                  : Contiguous(piece.offset, piece.length, parts);
+    const bool zigzags = dimension == Dimension::kCp && zigzag;
+    piece = plan::PieceOf(zigzags ? plan::SequenceSplit::kZigzag : plan::SequenceSplit::kContiguous, piece.offset,
+                          piece.length, parts);
     return piece.part == coordinate(dimension);
   };
   return cp_first ? holds(Dimension::kCp) && holds(Dimension::kTp) : holds(Dimension::kTp) && holds(Dimension::kCp);
@@ -217,7 +200,7 @@ std::vector<int64_t> TokenLayout::Carriers(const Decision& decision) const {
 
 Gate ReadTokenLayout(const Json& layout, const Json& run, TokenLayout* out) {
   *out = {};
-  for (const char* fact : {"group", "world", "rank_order", "sizes", "sp", "cp_layout", "split_order",
+  for (const char* fact : {"group", "world", "rank_order", "sizes", "sp", "cp_layout", "cp_stretch", "split_order",
                            "expert_group_over", "stages", "dp_assignment"}) {
     if (Find(layout, fact) != nullptr) continue;
     return Found(Verdict::kLayoutUndeclared,
@@ -231,6 +214,8 @@ Gate ReadTokenLayout(const Json& layout, const Json& run, TokenLayout* out) {
   out->sp = layout["sp"].get<bool>();
   out->zigzag = layout["cp_layout"] == "zigzag";
   if (!out->zigzag && layout["cp_layout"] != "contiguous") return Wrong("cp_layout");
+  if (!IsCount(layout["cp_stretch"])) return Wrong("cp_stretch");
+  out->cp_stretch = layout["cp_stretch"].get<int64_t>();
   out->cp_first = layout["split_order"] == Json::array({"cp", "sp"});
   if (!out->cp_first && layout["split_order"] != Json::array({"sp", "cp"})) return Wrong("split_order");
   if (const Json* declared = Find(Member(layout, "experts"), "ep_rank")) {

@@ -56,6 +56,7 @@ struct TokenLayout {
   Coordinates sizes = {1, 1, 1, 1, 1};
   bool sp = false;
   bool zigzag = false;                       // cp gives rank c the chunks c and 2 cp - 1 - c
+  int64_t cp_stretch = 0;                    // positions that are cut together, again and again; 0: all computed
   bool cp_first = true;                      // and sequence parallelism shares out what it leaves
   std::vector<Dimension> expert_group_over;  // ranks of these, the first fastest, are dealt to expert groups
   std::vector<int64_t> ep_rank;              // of every rank, when declared; -1: computes no experts

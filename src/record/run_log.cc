@@ -88,7 +88,11 @@ void RunLog::Bound(int64_t token, Site site, int64_t layer, std::span<const floa
 }
 
 void RunLog::Rows(Site site, int64_t layer, std::span<const float> values) {
-  CHECK(!step_rows_.empty() && values.size() % step_rows_.size() == 0);
+  if (step_rows_.empty()) {
+    CHECK(values.empty());
+    return;
+  }
+  CHECK(values.size() % step_rows_.size() == 0);
   const size_t n = values.size() / step_rows_.size();
   for (size_t i = 0; i < step_rows_.size(); ++i) {
     if (step_rows_[i].token != kPadding) Bound(step_rows_[i].token, site, layer, values.subspan(i * n, n));

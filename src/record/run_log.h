@@ -91,8 +91,10 @@ class RunLog {
   ///   pairs        pair p is slot p % K of row p / K
   ///   local_slots  the expert slot that each meets
   void Execute(int64_t layer, std::span<const int32_t> pairs, std::span<const int32_t> local_slots);
-  /// Counts a sum or a gather.
-  void Count(const Collective& collective) { ++collectives_[collective]; }
+  /// Counts a sum or a gather; in a step without rows there was none.
+  void Count(const Collective& collective) {
+    if (!step_rows_.empty()) ++collectives_[collective];
+  }
 
   /// Sorts all records, and drops those that a token computed a second time repeats exactly.
   void Sort();

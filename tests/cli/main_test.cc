@@ -47,7 +47,12 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("generate demo -q --prompt hi --force gemm=gemm/ref,,", 2, {"--force"});
   Refused("generate demo -q --prompt hi --fault other-replica", 2, {"--fault", "--dp"});
   Refused("generate demo -q --prompt hi --pp 2 --fault hand-bf16:rank=1", 2, {"--fault", "last stage"});
-  Refused("plan demo --ranks 3 --pp 3 --dp 2", 2, {"at most 16", "2 replicas of 3 stages of 3"});
+  Refused("plan demo --ranks 3 --pp 3 --dp 2", 2,
+          {"at most 16", "2 replicas of 3 stages of 1 shares of sequences of 3"});
+  Refused("plan demo --cp 0", 2, {"--cp", "1 to 16"});
+  Refused("plan demo --cp 2 --cp-stretch -1", 2, {"--cp-stretch", "found -1"});
+  Refused("plan demo --cp 2 --cp-split striped", 2, {"--cp-split", "contiguous or zigzag"});
+  Refused("plan demo --backend cuda --cp 2", 5, {"--cp", "--backend cpu"});
   Refused("generate demo -q --prompt hi --backend cuda --dp 2", 5, {"--dp", "--backend cpu"});
   Refused("plan demo --backend cuda --pp 2", 5, {"--pp", "--backend cpu"});
   Refused("generate demo -q --prompt hi --temperature ''", 2, {"--temperature"});

@@ -54,7 +54,7 @@ TEST(PlanTable, StagesAndReplicasSayWhoHasWhichLayers) {
   options.replicas = 2;
   const plan::Layout layout = plan::MakeLayout(demo, options).value();
   const std::string text = RenderLayoutTable(demo, layout, plan::PriceLayout(demo, layout, {}));
-  EXPECT_THAT(text, HasSubstr("vocabulary 4096, on 8 ranks: 2 replicas of 2 stages of 2 ranks\n"));
+  EXPECT_THAT(text, HasSubstr("vocabulary 4096, on 8 ranks: 2 replicas of 2 stages of 1 share of 2 ranks\n"));
   EXPECT_THAT(text, HasSubstr("\n 1, 5       0 "));
   EXPECT_THAT(text, HasSubstr("\n 3, 7  1 to 7 "));
   EXPECT_THAT(text, HasSubstr("\nstage                   1       256 "));

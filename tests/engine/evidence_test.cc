@@ -75,10 +75,15 @@ TEST(Evidence, TheLayoutSaysStagesAndWhoHadWhichRequest) {
   options.ranks = 3;
   options.stage_layers = {1, static_cast<int64_t>(geometry.layers.size()) - 1};
   options.replicas = 2;
+  options.context_split = plan::SequenceSplit::kZigzag;
+  options.context_stretch = 30;
   const plan::Layout layout = plan::MakeLayout(geometry, options).value();
   const Json json = RecordedLayout(geometry, layout, "g", {{SeqId{0}, {1}, {}, 0, 1, 0}, {SeqId{1}, {1}, {}, 0, 1, 1}});
   EXPECT_EQ(json["world"], 12);
   EXPECT_EQ(json["sizes"]["tp"], 3);
+  EXPECT_EQ(json["sizes"]["cp"], 1);
+  EXPECT_EQ(json["cp_layout"], "zigzag");
+  EXPECT_EQ(json["cp_stretch"], 30);
   EXPECT_EQ(json["sizes"]["pp"], 2);
   EXPECT_EQ(json["sizes"]["dp"], 2);
   EXPECT_EQ(json["stages"][1]["layers"][0], Json::array({1, geometry.layers.size()}));

@@ -57,6 +57,15 @@ TEST_F(Knobs, StagesAndReplicasAreReadBack) {
   }
 }
 
+TEST_F(Knobs, SharesOfSequencesAreReadBack) {
+  for (const auto& [path, status] :
+       Asked({{"parallel.cp", 2, ""}, {"parallel.cp_split", "zigzag", ""}, {"parallel.cp_stretch", 10, ""}})) {
+    EXPECT_EQ(status, Materialization::kApplied) << path;
+  }
+  engine::EngineOptions options;
+  EXPECT_EQ(SetKnob({"parallel.cp_split", "round", ""}, &options).error().code, Code::kUsage);
+}
+
 TEST_F(Knobs, AnotherValueThanAskedForIsAFallback) {
   // Longer than the context; no whole page.
   auto became = Asked({{"batch.prefill_chunk", 100000, ""}, {"kv.tokens", 1000, ""}});

@@ -28,10 +28,12 @@ class TwoRanks : public testing::Test {
     layout_ = plan::MakeLayout(small_.model().geometry, layout).value();
     group_ = std::move(comm::Group::Make({.ranks = 2})).value();
     stage_ = group_->MakePart({0, 1}).value();
+    for (const int64_t rank : {0, 1}) contexts_.push_back(group_->MakePart({rank}).value());
   }
 
   RankComms Comms(int64_t rank, const comm::Fault& fault = {}) const {
-    return {comm::Communicator(group_.get(), rank, fault), comm::Communicator(stage_, rank, fault)};
+    return {comm::Communicator(group_.get(), rank, fault), comm::Communicator(stage_, rank, fault),
+            comm::Communicator(contexts_[static_cast<size_t>(rank)], 0, fault)};
   }
 
   std::unique_ptr<RankWorker> Worker(int64_t rank, const RankOptions& options) {
@@ -44,6 +46,7 @@ class TwoRanks : public testing::Test {
   plan::Layout layout_;
   std::unique_ptr<comm::Group> group_;
   comm::Group* stage_ = nullptr;
+  std::vector<comm::Group*> contexts_;  // of every rank, alone
 };
 
 TEST_F(TwoRanks, ServeRunsWhatIsAnnounced) {

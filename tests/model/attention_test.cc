@@ -13,7 +13,7 @@ void RunLayer(const RankFixture& rank, std::span<const float> x, const Sums& sum
   const OneSequence sequence(kTokens);
   const StepView step = StageStep(rank.runtime(), sequence.view());
   const LayerPlace place{0, rank.runtime().geometry.layers[1]};
-  AttentionLayer(rank.runtime(), rank.weights().layers[1].attention, place, step, x, sums);
+  EXPECT_TRUE(AttentionLayer(rank.runtime(), rank.weights().layers[1].attention, place, step, x, sums).ok());
 }
 
 void ExpectRanksAddUp(const plan::Geometry& geometry) {

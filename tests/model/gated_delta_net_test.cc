@@ -6,14 +6,18 @@
 namespace trivet::model {
 namespace {
 
+// The delta-net layer over a sequence.
+void RunLayer(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
+  const StepView step = StageStep(rank.runtime(), sequence.view());
+  EXPECT_TRUE(DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, 0, step, x, sums).ok());
+}
+
 TEST(DeltaNetLayer, PartsOfRanksAddUp) {
   constexpr int64_t kTokens = 20;
   const OneSequence sequence(kTokens);
   const std::vector<float> x = Activations(kTokens, SmallGeometry().hidden);
-  ExpectPartsAddUp(SmallGeometry(), "gdn", kTokens, [&](const RankFixture& rank, const Sums& sums) {
-    DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, 0, StageStep(rank.runtime(), sequence.view()), x,
-                  sums);
-  });
+  ExpectPartsAddUp(SmallGeometry(), "gdn", kTokens,
+                   [&](const RankFixture& rank, const Sums& sums) { RunLayer(rank, sequence, x, sums); });
 }
 
 // The states carry on: a step of one token after nineteen gives what twenty in one step give.
@@ -23,8 +27,7 @@ TEST(DeltaNetLayer, StepsAreOneSequence) {
   const OneSequence whole(20);
   const RankFixture at_once(geometry, MakeLayout(geometry, 1), {.tokens = 20});
   const Sums expected = at_once.runtime().NewSums(20);
-  DeltaNetLayer(at_once.runtime(), at_once.weights().layers[0].delta_net, 0, StageStep(at_once.runtime(), whole.view()),
-                x, expected);
+  RunLayer(at_once, whole, x, expected);
 
   const RankFixture split(geometry, MakeLayout(geometry, 1), {.tokens = 20});
   OneSequence first(19), last(1);
@@ -32,10 +35,8 @@ TEST(DeltaNetLayer, StepsAreOneSequence) {
   const auto width = static_cast<size_t>(geometry.hidden);
   const Sums before = split.runtime().NewSums(19), after = split.runtime().NewSums(1);
   const std::span<const float> all(x);
-  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, StageStep(split.runtime(), first.view()),
-                all.first(19 * width), before);
-  DeltaNetLayer(split.runtime(), split.weights().layers[0].delta_net, 0, StageStep(split.runtime(), last.view()),
-                all.last(width), after);
+  RunLayer(split, first, all.first(19 * width), before);
+  RunLayer(split, last, all.last(width), after);
   EXPECT_TRUE(std::equal(before.fixed.begin(), before.fixed.end(), expected.fixed.begin()));
   EXPECT_TRUE(
       std::equal(after.fixed.begin(), after.fixed.end(), expected.fixed.end() - static_cast<std::ptrdiff_t>(width)));

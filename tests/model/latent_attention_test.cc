@@ -11,7 +11,7 @@ constexpr int64_t kTokens = 70;  // more than a page
 void RunLayer(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
   const StepView step = StageStep(rank.runtime(), sequence.view());
   const LayerPlace place{0, rank.runtime().geometry.layers[1]};
-  LatentAttentionLayer(rank.runtime(), rank.weights().layers[1].latent, place, step, x, sums);
+  EXPECT_TRUE(LatentAttentionLayer(rank.runtime(), rank.weights().layers[1].latent, place, step, x, sums).ok());
 }
 
 void ExpectRanksAddUp(const plan::Geometry& geometry) {

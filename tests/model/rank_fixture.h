@@ -102,6 +102,8 @@ class RankFixture {
         shard_(layout_.shards[static_cast<size_t>(options.rank)]),
         group_(std::move(comm::Group::Make({.ranks = options.alone ? 1 : layout_.ranks})).value()),
         comm_(group_.get(), options.alone ? 0 : options.rank),
+        context_group_(std::move(comm::Group::Make({})).value()),
+        context_(context_group_.get(), 0),
         tables_(std::move(Tables::Make(device_, geometry_, shard_, {options.tokens, options.tokens, 8})).value()),
         workspace_(
             std::move(device::Buffer::Make(
@@ -124,6 +126,7 @@ class RankFixture {
                  device_,
                  tables_,
                  comm_,
+                 context_,
                  // Tests have one stage.
                  {comm_, comm_.rank(), comm_.rank()},
                  pool_,
@@ -187,6 +190,8 @@ class RankFixture {
   const plan::RankShard& shard_;
   std::unique_ptr<comm::Group> group_;
   comm::Communicator comm_;
+  std::unique_ptr<comm::Group> context_group_;  // of this rank alone
+  comm::Communicator context_;
   ThreadPool pool_{1};
   const device::Device device_;
   const Tables tables_;
@@ -217,16 +222,18 @@ struct OneSequence {
       rows.push_back(static_cast<int32_t>(i));
     }
     spans.push_back({0, static_cast<int32_t>(tokens), 0, 0, pages.data()});
+    runs.push_back({0, 0, tokens});
   }
   OneSequence(const OneSequence&) = delete;
   OneSequence& operator=(const OneSequence&) = delete;
 
-  StepTokens view() const { return {ids, spans, pages, rows}; }
+  StepTokens view() const { return {ids, spans, pages, rows, {spans, runs, static_cast<int64_t>(rows.size())}}; }
 
   std::vector<TokenId> ids;
   std::vector<int32_t> rows;
   std::vector<int32_t> pages = {0, 1, 2, 3};
   std::vector<kernels::TokenSpan> spans;
+  std::vector<comm::RowRun> runs;
 };
 
 /// The head's logits of `step` from the stream `x`, as far as this rank has them.

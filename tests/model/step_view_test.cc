@@ -41,15 +41,39 @@ TEST(StageStep, KernelsFindTokensSpansPagesAndRows) {
   const std::vector<TokenId> ids = {7, 8, 9, 10, 11};
   const std::vector<int32_t> pages = {4, 2, 3}, rows = {1, 4};
   const std::vector<kernels::TokenSpan> spans = {{0, 2, 63, 1, pages.data()}, {2, 3, 0, 0, pages.data() + 2}};
-  const StepView step = StageStep(rank.runtime(), {ids, spans, pages, rows});
+  const std::vector<comm::RowRun> runs = {{0, 0, 5}};
+  const StepView step = StageStep(rank.runtime(), {ids, spans, pages, rows, {spans, runs, 2}});
   EXPECT_EQ(std::vector(step.ids, step.ids + step.tokens), ids);
   EXPECT_EQ(std::vector(step.logits_rows, step.logits_rows + step.rows), rows);
-  ASSERT_EQ(step.spans.size(), 2U);
-  EXPECT_EQ(step.spans[1].count, 3);
-  EXPECT_EQ(std::vector(step.spans[0].pages, step.spans[0].pages + 2), (std::vector<int32_t>{4, 2}));
-  EXPECT_EQ(step.spans[1].pages[0], 3);
-  EXPECT_NE(step.spans[1].pages, pages.data() + 2) << "the step's own copy";
+  for (const std::span<const kernels::TokenSpan> staged : {step.own.paged, step.whole.paged}) {
+    ASSERT_EQ(staged.size(), 2U);
+    EXPECT_EQ(staged[1].count, 3);
+    EXPECT_EQ(std::vector(staged[0].pages, staged[0].pages + 2), (std::vector<int32_t>{4, 2}));
+    EXPECT_EQ(staged[1].pages[0], 3);
+    EXPECT_NE(staged[1].pages, pages.data() + 2) << "the step's own copy";
+  }
+  EXPECT_EQ(step.whole_tokens, 5);
+  EXPECT_EQ(step.whole_rows, 2);
   EXPECT_EQ(step.key_visits, 2 * 65 + 3 * 3);
+}
+
+// A share of a step has its own rows, and spans of the whole step besides, over the same pages.
+TEST(StageStep, AShareKnowsTheWholeStep) {
+  const plan::Geometry geometry = SmallGeometry();
+  const RankFixture rank(geometry, MakeLayout(geometry, 1), {.tokens = 5});
+  const std::vector<TokenId> ids = {9, 11};
+  const std::vector<int32_t> pages = {4, 2, 3}, rows = {1};
+  const std::vector<kernels::TokenSpan> whole = {{0, 3, 63, 1, pages.data()}, {3, 2, 0, 0, pages.data() + 2}};
+  const std::vector<kernels::TokenSpan> own = {{0, 1, 65, 1, pages.data()}, {1, 1, 1, 0, pages.data() + 2}};
+  const std::vector<comm::RowRun> runs = {{1, 0, 2}, {0, 2, 1}, {1, 3, 1}, {0, 4, 1}};
+  const StepView step = StageStep(rank.runtime(), {ids, own, pages, rows, {whole, runs, 3}});
+  EXPECT_EQ(step.tokens, 2);
+  EXPECT_EQ(step.whole_tokens, 5);
+  EXPECT_EQ(step.whole_rows, 3);
+  EXPECT_EQ(step.own.paged[1].start, 1);
+  EXPECT_EQ(step.own.paged[1].pages[0], 3);
+  EXPECT_EQ(step.whole.paged[0].count, 3);
+  EXPECT_EQ(step.key_visits, 66 + 2);
 }
 
 }  // namespace

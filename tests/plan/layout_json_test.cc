@@ -42,7 +42,10 @@ TEST(LayoutJson, NamesGroupsAndTheirMap) {
 TEST(LayoutJson, KeyOrderIsStable) {
   const Result<Layout> layout = MakeLayout(DemoGeometry(), {});
   ASSERT_TRUE(layout.ok());
-  EXPECT_THAT(DumpJson(LayoutJson(*layout)), ::testing::StartsWith(R"({"ranks":1,"axes":[{"axis":"attn","unit":)"));
+  EXPECT_THAT(
+      DumpJson(LayoutJson(*layout)),
+      ::testing::StartsWith(
+          R"({"ranks":1,"context":{"ranks":1,"split":"contiguous","stretch":64},"axes":[{"axis":"attn","unit":)"));
 }
 
 }  // namespace

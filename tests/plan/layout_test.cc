@@ -369,16 +369,17 @@ TEST(Layout, BadStagesAndReplicasAreNamed) {
     std::vector<int64_t> layers;
     Code code;
     const char* text;
-  } cases[] = {{1, 0, 1, {}, Code::kUsage, "--pp: expected 1 stage or more, found 0"},
-               {1, 9, 1, {}, Code::kInfeasible, "--pp: expected at most 8 stages"},
-               {1, 1, 0, {}, Code::kUsage, "--dp: expected 1 to 16 replicas, found 0"},
-               {1, 1, 17, {}, Code::kUsage, "--dp"},
-               {3, 3, 2, {}, Code::kUsage, "expected at most 16, found 2 replicas of 3 stages of 3"},
-               {1, 2, 1, {1, 3, 4}, Code::kUsage, "--pp-layers"},
-               {1, 1, 1, {1, 3, 5}, Code::kUsage, "8 in all, found 1,3,5"},
-               {1, 1, 1, {8, 0}, Code::kUsage, "--pp-layers: expected at least 1 layer"},
-               {1, 1, 1, {9, -1}, Code::kUsage, "--pp-layers"},
-               {1, 1, 1, {INT64_MAX, INT64_MAX}, Code::kUsage, "--pp-layers"}};
+  } cases[] = {
+      {1, 0, 1, {}, Code::kUsage, "--pp: expected 1 stage or more, found 0"},
+      {1, 9, 1, {}, Code::kInfeasible, "--pp: expected at most 8 stages"},
+      {1, 1, 0, {}, Code::kUsage, "--dp: expected 1 to 16 replicas, found 0"},
+      {1, 1, 17, {}, Code::kUsage, "--dp"},
+      {3, 3, 2, {}, Code::kUsage, "expected at most 16, found 2 replicas of 3 stages of 1 shares of sequences of 3"},
+      {1, 2, 1, {1, 3, 4}, Code::kUsage, "--pp-layers"},
+      {1, 1, 1, {1, 3, 5}, Code::kUsage, "8 in all, found 1,3,5"},
+      {1, 1, 1, {8, 0}, Code::kUsage, "--pp-layers: expected at least 1 layer"},
+      {1, 1, 1, {9, -1}, Code::kUsage, "--pp-layers"},
+      {1, 1, 1, {INT64_MAX, INT64_MAX}, Code::kUsage, "--pp-layers"}};
   for (const auto& test : cases) {
     LayoutOptions options;
     options.ranks = test.ranks;

@@ -345,7 +345,8 @@ TEST(ShardMap, StagesShareOutTheTensors) {
         expected.push_back(tensor.name);
       }
       for (int64_t pp = 0; pp < 3; ++pp) {
-        for (const LocalTensor& tensor : MakeShardMap(geometry, three, three.RankAt({tp, pp, 0}), {"model."}).tensors) {
+        for (const LocalTensor& tensor :
+             MakeShardMap(geometry, three, three.RankAt({tp, 0, pp, 0}), {"model."}).tensors) {
           found.push_back(tensor.name);
           const bool ends = tensor.name == "final_norm" || tensor.name == "head";
           EXPECT_TRUE(tensor.name != "embed" || pp == 0 || (tied && pp == 2));

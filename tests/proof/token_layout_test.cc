@@ -92,6 +92,19 @@ TEST(TokenLayout, SequencesAreCutAsDeclared) {
   EXPECT_EQ(Parts(options, kCp), (std::vector<int64_t>{0, 0, 1, 1, 0, 0, 1}));
 }
 
+TEST(TokenLayout, StretchesAreCutAlike) {
+  SyntheticOptions options;
+  options.sizes = {1, 3, 1, 1, 1};
+  options.lengths = {12, 5};
+  options.cp_stretch = 5;  // chunks of 2, 2 and 1
+  EXPECT_EQ(Parts(options, kCp), (std::vector<int64_t>{0, 0, 1, 1, 2, 0, 0, 1, 1, 2, 0, 0}));
+  options.cp_stretch = 4;  // the last part is empty
+  EXPECT_EQ(Parts(options, kCp), (std::vector<int64_t>{0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1}));
+  options.zigzag = true;
+  options.cp_stretch = 5;  // six chunks of one position, of which the last is empty
+  EXPECT_EQ(Parts(options, kCp), (std::vector<int64_t>{0, 1, 2, 2, 1, 0, 1, 2, 2, 1, 0, 1}));
+}
+
 TEST(TokenLayout, StagesAndFoldedExpertGroups) {
   SyntheticOptions options;
   options.sizes = {3, 1, 2, 2, 2};
@@ -112,7 +125,7 @@ TEST(TokenLayout, StagesAndFoldedExpertGroups) {
 TEST(TokenLayout, NothingIsInferred) {
   const RecordedRun run = MakeSynthetic({});
   TokenLayout out;
-  for (const char* fact : {"group", "world", "rank_order", "sizes", "sp", "cp_layout", "split_order",
+  for (const char* fact : {"group", "world", "rank_order", "sizes", "sp", "cp_layout", "cp_stretch", "split_order",
                            "expert_group_over", "stages", "dp_assignment"}) {
     Json layout = run.layout;
     layout.erase(fact);
@@ -135,6 +148,8 @@ TEST(TokenLayout, ContradictionsAreRefused) {
                {"sizes", Json::object()},
                {"sp", 1},
                {"cp_layout", "round"},
+               {"cp_stretch", -1},
+               {"cp_stretch", "all"},
                {"split_order", Json::array({"sp"})},
                {"stages", Json::array()},
                {"stages", Json::parse(R"([{"pp": 0, "layers": [[0, 9]]}])")},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Pipeline stages and replicas change no bit: with every number of ranks in a stage, they give the logits of one rank,
-// for the demo model and the small models of every family.
+// Shares of sequences, pipeline stages and replicas change no bit: with every number of ranks that cut a layer, they
+// give the logits of one rank, for the demo model and the small models of every family.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,6 +17,9 @@ namespace {
 
 using engine::EngineOptions;
 using engine::Launch;
+using plan::SequenceSplit;
+
+constexpr SequenceSplit kSplits[] = {SequenceSplit::kContiguous, SequenceSplit::kZigzag};
 
 std::string DirOf(const std::string& name) { return name == "demo" ? DemoDir() : CaseDir(name); }
 
@@ -26,6 +29,14 @@ EngineOptions Options(int64_t ranks, int64_t stages, int64_t replicas, Launch la
   options.layout.stages = stages;
   options.layout.replicas = replicas;
   options.launch = launch;
+  return options;
+}
+
+// The same with sequences shared out over `context` ranks.
+EngineOptions Shared(EngineOptions options, int64_t context, SequenceSplit split, int64_t stretch = 0) {
+  options.layout.context = context;
+  options.layout.context_split = split;
+  options.layout.context_stretch = stretch;
   return options;
 }
 
@@ -109,22 +120,77 @@ TEST_P(AxesIdentity, ChunksBatchesAndExpertGroups) {
   ExpectEqual(options);
 }
 
-// Hidden states come together from the stages.
+TEST_P(AxesIdentity, SharesOfSequences) {
+  for (const SequenceSplit split : kSplits) {
+    for (const int64_t context : {2, 3}) {
+      for (int64_t ranks = 1; ranks <= 3; ++ranks) ExpectEqual(Shared(Options(ranks, 1, 1), context, split));
+    }
+  }
+}
+
+// Stretches that their ranks have unequal parts of, and in which the last of three has nothing (2 and 4 positions).
+TEST_P(AxesIdentity, UnevenSharesOfSequences) {
+  for (const SequenceSplit split : kSplits) {
+    for (const int64_t stretch : {1, 2, 4, 5, 7, 130}) ExpectEqual(Shared(Options(1, 1, 1), 3, split, stretch));
+  }
+}
+
+TEST_P(AxesIdentity, SharesStagesReplicasAndExpertGroups) {
+  for (const SequenceSplit split : kSplits) {
+    ExpectEqual(Shared(Options(2, 2, 2), 2, split, 12));
+    ExpectEqual(Shared(Options(1, 2, 2, Launch::kProcesses), 3, split, 12));
+    ExpectEqual(Shared(Options(3, 1, 1, Launch::kProcesses), 3, split, 12));
+  }
+  if (model_.geometry.moe.experts == 0) return;
+  EngineOptions options = Shared(Options(3, 1, 2), 2, SequenceSplit::kZigzag, 12);
+  options.layout.ep = 2;
+  ExpectEqual(options);
+}
+
+// Chunks of one token are what decoding does; steps whose tokens are all of one share leave the others without rows.
+TEST_P(AxesIdentity, SharesOfChunksAndBatches) {
+  for (const int64_t chunk : {1, 7, 64, 512}) {
+    for (const size_t batch : {size_t{1}, size_t{0}}) {
+      EngineOptions options = Shared(Options(1, 1, 1), 3, SequenceSplit::kZigzag, 26);
+      options.prefill_chunk = chunk;
+      ExpectEqual(options, batch);
+    }
+  }
+  EngineOptions options = Shared(Options(2, 1, 1), 2, SequenceSplit::kContiguous, 10);
+  options.kernels.contract = kernels::Contract::kPortable;
+  ExpectEqual(options);
+}
+
+TEST_P(AxesIdentity, SharesOfManySequences) {
+  for (uint64_t i = 0; set_.size() < 16; ++i) {
+    set_.push_back(support::RandomTokens(static_cast<int64_t>(3 + 5 * i), model_.geometry.vocab, 40 + i));
+  }
+  one_rank_ = support::Logits(model_, {}, set_).value();
+  for (const size_t batch : {size_t{7}, size_t{16}}) {
+    ExpectEqual(Shared(Options(1, 1, 1), 2, SequenceSplit::kContiguous, 9), batch);
+    ExpectEqual(Shared(Options(2, 1, 1), 3, SequenceSplit::kZigzag, 18), batch);
+  }
+}
+
+// Hidden states come together from the stages and shares.
 TEST_P(AxesIdentity, HiddenStatesOfAllLayers) {
   std::vector<std::vector<engine::ScoredSequence>> scored;
-  for (const EngineOptions& options : {Options(1, 1, 1), Options(2, 3, 2)}) {
+  for (const EngineOptions& options :
+       {Options(1, 1, 1), Options(2, 3, 2), Shared(Options(1, 3, 2), 2, SequenceSplit::kZigzag, 12)}) {
     const auto engine = engine::Engine::Start(model_, options, {});
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     auto one = engine::Score(engine->get(), {set_, false, true});
     ASSERT_TRUE(one.ok()) << one.error().message;
     scored.push_back(std::move(one).value());
   }
-  for (size_t i = 0; i < set_.size(); ++i) {
-    ASSERT_EQ(scored[1][i].hidden.size(), static_cast<size_t>(layers()));
-    for (size_t layer = 0; layer < scored[1][i].hidden.size(); ++layer) {
-      EXPECT_EQ(
-          support::FirstDifference(scored[0][i].hidden[layer], scored[1][i].hidden[layer], model_.geometry.hidden), "")
-          << "sequence " << i << " layer " << layer;
+  for (size_t other = 1; other < scored.size(); ++other) {
+    for (size_t i = 0; i < set_.size(); ++i) {
+      const auto &one = scored[0][i].hidden, &two = scored[other][i].hidden;
+      ASSERT_EQ(two.size(), static_cast<size_t>(layers()));
+      for (size_t layer = 0; layer < two.size(); ++layer) {
+        EXPECT_EQ(support::FirstDifference(one[layer], two[layer], model_.geometry.hidden), "")
+            << "layout " << other << " sequence " << i << " layer " << layer;
+      }
     }
   }
 }
@@ -168,6 +234,17 @@ INSTANTIATE_TEST_SUITE_P(Models, AxesIdentity,
                            std::replace(name.begin(), name.end(), '-', '_');
                            return name;
                          });
+
+// What is kept in codes are the same rows on all ranks.
+TEST(SharesOfSequences, KeepTheSameCodes) {
+  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
+  const support::TokenSet set = {support::RandomTokens(90, model.geometry.vocab, 3)};
+  EngineOptions options = Options(1, 1, 1);
+  options.kv_dtype = cache::KvDtype::kE4M3;
+  const std::vector<float> one = support::Logits(model, options, set).value();
+  const std::vector<float> shared = support::Logits(model, Shared(options, 3, SequenceSplit::kZigzag, 20), set).value();
+  EXPECT_EQ(support::FirstDifference(one, shared, model.geometry.vocab), "");
+}
 
 // Requests go to the replica with the fewest, so that those of a batch take turns; ends make room.
 TEST(Replicas, RequestsTakeTurnsAndEndsMakeRoom) {

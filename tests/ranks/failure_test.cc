@@ -79,7 +79,23 @@ class Failure : public testing::Test {
 };
 
 class PlantedFailure : public Failure,
-                       public testing::WithParamInterface<std::tuple<comm::FaultKind, Launch, int64_t>> {};
+                       public testing::WithParamInterface<std::tuple<comm::FaultKind, Launch, int64_t>> {
+ protected:
+  // A run with the fault ends in time with an error that names its rank.
+  void ExpectEnd(engine::EngineOptions options, const comm::Fault& fault) {
+    options.fault = fault;
+    auto engine = Engine::Start(model_, options, {});
+    ASSERT_TRUE(engine.ok()) << engine.error().message;
+    int64_t begin = 0;
+    const Error error = StepToError(
+        engine->get(), [](int64_t) {}, &begin);
+    EXPECT_EQ(error.code, Code::kPeer);
+    EXPECT_THAT(error.message, HasSubstr(fmt::format("rank {}: ", fault.rank)));
+    EXPECT_THAT(error.message, HasSubstr(fault.kind == comm::FaultKind::kDie ? "planted fault" : "hangs"));
+    EXPECT_LT(SecondsSince(begin), kLimitS);
+    EXPECT_LT(EndEngine(std::move(engine).value()), kLimitS);
+  }
+};
 
 TEST_P(PlantedFailure, EndsTheRunInTime) {
   const auto [kind, launch, rank] = GetParam();
@@ -113,17 +129,17 @@ TEST_P(PlantedFailure, OfAnyStageOrReplicaEndsTheRunInTime) {
   options.layout.ranks = 1;
   options.layout.stages = 2;
   options.layout.replicas = 2;
-  options.fault = {kind, rank + 1, 0, kFaultStep};
-  auto engine = Engine::Start(model_, options, {});
-  ASSERT_TRUE(engine.ok()) << engine.error().message;
-  int64_t begin = 0;
-  const Error error = StepToError(
-      engine->get(), [](int64_t) {}, &begin);
-  EXPECT_EQ(error.code, Code::kPeer);
-  EXPECT_THAT(error.message, HasSubstr(fmt::format("rank {}: ", rank + 1)));
-  EXPECT_THAT(error.message, HasSubstr(kind == comm::FaultKind::kDie ? "planted fault" : "hangs"));
-  EXPECT_LT(SecondsSince(begin), kLimitS);
-  EXPECT_LT(EndEngine(std::move(engine).value()), kLimitS);
+  ExpectEnd(options, {kind, rank + 1, 0, kFaultStep});
+}
+
+// The others wait for what the rank that failed has of the step.
+TEST_P(PlantedFailure, OfAnyShareEndsTheRunInTime) {
+  const auto [kind, launch, rank] = GetParam();
+  engine::EngineOptions options = ThreeRanks(launch);
+  options.layout.ranks = 2;
+  options.layout.context = 2;
+  options.layout.context_stretch = 4;
+  ExpectEnd(options, {kind, rank + 1, 0, kFaultStep});
 }
 
 // A signal from outside, between two steps.

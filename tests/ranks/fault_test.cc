@@ -32,6 +32,7 @@ struct Setting {
   int64_t stages = 1, replicas = 1, requests = 1;
   int64_t ep = 0, prefill_chunk = 0;  // 0: as the engine chooses
   std::string model = {};             // of the golden cases; empty: the demo
+  int64_t context = 1;                // in stretches of 9, zigzag
 };
 
 class PlantedFault : public testing::Test {
@@ -42,6 +43,9 @@ class PlantedFault : public testing::Test {
     options.layout.ranks = setting.ranks;
     options.layout.stages = setting.stages;
     options.layout.replicas = setting.replicas;
+    options.layout.context = setting.context;
+    options.layout.context_split = plan::SequenceSplit::kZigzag;
+    options.layout.context_stretch = 9;
     if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
     options.layout.ep = setting.ep;
     if (setting.prefill_chunk > 0) options.prefill_chunk = setting.prefill_chunk;
@@ -130,6 +134,63 @@ TEST_F(PlantedFault, StagesAndReplicasAreEqualToOneRank) {
     EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 3)}), (std::vector<int64_t>{0, 1, 2}));
     EXPECT_EQ(run.logits.size(), level == record::Level::kFull ? 5U : 0U) << "of all replicas";
   }
+}
+
+// So are shares of sequences. Token by token, as runs decode, most ranks have no rows in a step.
+TEST_F(PlantedFault, SharesOfSequencesAreEqualToOneRank) {
+  const struct {
+    int64_t ranks, context, stages, replicas;
+    Launch launch;
+  } layouts[] = {{1, 1, 1, 1, Launch::kThreads},
+                 {1, 2, 1, 1, Launch::kThreads},
+                 {2, 3, 1, 1, Launch::kProcesses},
+                 {1, 3, 2, 2, Launch::kThreads}};
+  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
+    std::vector<proof::NamedFiles> runs;
+    for (const auto& one : layouts) {
+      Setting setting{"", Numerics::kExact, one.ranks, one.launch, 20, {}, one.stages, one.replicas, /*requests=*/3};
+      setting.context = one.context;
+      setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
+      runs.push_back(Record(setting, level));
+    }
+    const proof::Report report = proof::Verify(runs, {});
+    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+    for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
+    proof::RecordedRun run;
+    ASSERT_FALSE(proof::CheckRun(runs[2].files, &run));
+    // Six chunks of two positions, of which the fifth has one and the sixth none: 0 0 1 1 2 2 2 2 1.
+    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2, 3}));
+    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 7)}), (std::vector<int64_t>{4, 5}));
+    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 8)}), (std::vector<int64_t>{2, 3}));
+    // Every rank computed its own positions and no others.
+    size_t total = 0;
+    for (const proof::RankRun& rank : run.ranks) total += rank.rows.size();
+    EXPECT_EQ(total, (20U + 21U + 22U) * 2U) << "once for each rank that cuts a layer";
+  }
+}
+
+// What a rank shows to its context group has another rounding: the first to see it has the keys of an earlier share.
+TEST_F(PlantedFault, RowsShownInBF16AreNamedByTheirAxis) {
+  for (const Launch launch : {Launch::kThreads, Launch::kProcesses}) {
+    Setting setting{"hand-bf16:rank=1", Numerics::kExact, 1, launch};
+    setting.context = 2;
+    const proof::Finding finding = proof::Verify({Record({"", Numerics::kExact, 1}), Record(setting)}, {}).finding;
+    EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+    EXPECT_THAT(finding.message, StartsWith("layer 0 resid1, request 0"));
+    EXPECT_EQ(finding.where["dimensions"], Json::array({"cp"}));
+    EXPECT_EQ(finding.where["ranks"]["b"], Json::array({0})) << "which is not at fault, but the first to be misled";
+  }
+}
+
+TEST_F(PlantedFault, OfOneShareIsNamedByItsAxis) {
+  Setting setting{"partial-bf16:rank=3:site=6", Numerics::kExact, 2};
+  const proof::NamedFiles one = Record({"", Numerics::kExact, 2});
+  setting.context = 2;
+  const proof::Finding finding = proof::Verify({one, Record(setting)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 3 resid1, request 0"));
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"cp"}));
+  EXPECT_EQ(finding.where["ranks"]["b"], Json::array({2, 3}));
 }
 
 TEST_F(PlantedFault, RowsHandedOnInBF16AreNamedByTheirAxis) {

@@ -141,6 +141,21 @@ TEST_P(PrefixCachingAtRanks, ReplicasThatEvict) {
   EXPECT_EQ(engine->counts().free_pages, 16);
 }
 
+// Pages and states are whole on every rank of a context group, whoever computed their tokens.
+TEST_P(PrefixCachingAtRanks, SharesOfSequencesThatEvict) {
+  const support::TokenSet prompts = Prompts();
+  const Answers expected = Run(Start({}).get(), prompts, 5);
+  engine::EngineOptions options = Cached(GetParam());
+  options.layout.context = 2;
+  options.layout.context_stretch = 40;
+  options.kv_tokens = 512;
+  const auto engine = Start(options);
+  Expect(expected, Run(engine.get(), prompts, 5), "cold");
+  Run(engine.get(), {support::RandomTokens(400, model_.geometry.vocab, 50)}, 1);
+  EXPECT_GT(engine->counts().prefix_evictions, 0);
+  Expect(expected, Run(engine.get(), prompts, 5), "after eviction");
+}
+
 TEST_P(PrefixCachingAtRanks, AfterPreemption) {
   const support::TokenSet prompts = Prompts();
   const Answers expected = Run(Start({}).get(), prompts, 140);

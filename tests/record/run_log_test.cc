@@ -42,6 +42,20 @@ TEST(RunLog, RowsAreNotedByTokenAndPaddingIsNot) {
   EXPECT_TRUE(log.logits().empty()) << "of level rows";
 }
 
+// A rank without rows in a step takes part in it and has nothing to note.
+TEST(RunLog, AStepWithoutRowsLeavesNothing) {
+  RunLog log({Level::kFull, {}, 1, {{0, 0}}, 0});
+  log.BeginStep({}, {});
+  log.Rows(Site::kEmbed, kBeforeLayers, {});
+  log.LogitsRows(Site::kLogits, 1, {});
+  log.Route(0, {});
+  log.Execute(0, {}, {});
+  log.Count({Site::kMixer, 0, 2, "all-reduce", "one-shot"});
+  log.Sort();
+  EXPECT_TRUE(log.rows().empty() && log.bounds().empty() && log.decisions().empty() && log.executions().empty());
+  EXPECT_TRUE(log.collectives().empty()) << "a sum of no rows is none";
+}
+
 TEST(RunLog, LevelsNoteMore) {
   for (const Level level : {Level::kDigest, Level::kRows, Level::kFull}) {
     RunLog log(Options(level));

@@ -125,6 +125,10 @@ double LargestDifference(const std::vector<float>& a, const std::vector<float>& 
 
 std::string Describe(const engine::EngineOptions& options) {
   std::string text = fmt::format("N={}", options.layout.ranks);
+  if (options.layout.context > 1) {
+    text += fmt::format(" cp={} {} stretch={}", options.layout.context,
+                        plan::SequenceSplitName(options.layout.context_split), options.layout.context_stretch);
+  }
   if (options.layout.stages > 1) text += fmt::format(" pp={}", options.layout.stages);
   if (!options.layout.stage_layers.empty()) {
     text += fmt::format(" layers={}", fmt::join(options.layout.stage_layers, ","));
@@ -142,6 +146,8 @@ std::string Describe(const engine::EngineOptions& options) {
     text += fmt::format(" chunk={}", options.prefill_chunk);
   if (options.threads > 0) text += fmt::format(" threads={}", options.threads);
   if (options.numerics == kernels::Numerics::kFast) text += " fast";
+  if (options.kernels.contract == kernels::Contract::kPortable) text += " portable";
+  if (options.kv_dtype == cache::KvDtype::kE4M3) text += " kv=fp8";
   return text;
 }
 

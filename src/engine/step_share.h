@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rows of a step are whose, where ranks share out the positions of sequences.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "plan/sequence_split.h"
+#include "sched/step_plan.h"
+
+namespace trivet::engine {
+
+/// The rows of a step by the ranks of a context group that compute them, in the order of the step.
+struct StepShares {
+  std::vector<comm::RowRun> tokens;  // of all its tokens
+  std::vector<comm::RowRun> logits;  // of all rows whose logits are wanted
+};
+/// How the ranks of a context group share out the rows of a step.
+StepShares SharesOf(const sched::StepPlan& plan, const plan::ContextSplit& split);
+
+/// The share of `rank` of a context group, as a step of its own: spans are those parts of the step's spans whose
+/// positions are the rank's. Their pages are among the step's, and copies of states are the step's to make.
+sched::StepPlan ShareOf(const sched::StepPlan& plan, const plan::ContextSplit& split, int64_t rank);
+
+}  // namespace trivet::engine

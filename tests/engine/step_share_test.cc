@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/step_share.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <vector>
+
+namespace trivet::engine {
+namespace {
+
+// A prefill of positions 2 to 8 whose last three rows give logits, and a sequence that decodes position 5.
+sched::StepPlan TwoSequences() {
+  sched::StepPlan plan;
+  plan.step = 9;
+  plan.tokens = {12, 13, 14, 15, 16, 17, 18, 25};
+  plan.pages = {4, 7};
+  plan.logits_rows = 4;
+  plan.spans = {{SeqId{1}, 3, 2, 7, 0, 0, 1, 0, 3}, {SeqId{2}, 0, 5, 1, 7, 1, 1, 3, 1}};
+  return plan;
+}
+
+constexpr plan::ContextSplit kByTwo{3, plan::SequenceSplit::kContiguous, 6};  // 0 0 1 1 2 2 and again
+
+std::vector<std::array<int64_t, 3>> Flat(const std::vector<comm::RowRun>& runs) {
+  std::vector<std::array<int64_t, 3>> flat;
+  for (const comm::RowRun& run : runs) flat.push_back({run.rank, run.begin, run.count});
+  return flat;
+}
+
+TEST(StepShare, RunsCoverAllRows) {
+  using List = std::vector<std::array<int64_t, 3>>;
+  const StepShares shares = SharesOf(TwoSequences(), kByTwo);
+  EXPECT_EQ(Flat(shares.tokens), (List{{1, 0, 2}, {2, 2, 2}, {0, 4, 2}, {1, 6, 1}, {2, 7, 1}}));
+  EXPECT_EQ(Flat(shares.logits), (List{{0, 0, 2}, {1, 2, 1}, {2, 3, 1}}));
+}
+
+TEST(StepShare, ARanksShareIsAStep) {
+  const sched::StepPlan share = ShareOf(TwoSequences(), kByTwo, 1);
+  EXPECT_EQ(share.step, 9);
+  EXPECT_EQ(share.tokens, (std::vector<TokenId>{12, 13, 18}));
+  EXPECT_EQ(share.logits_rows, 1);
+  ASSERT_EQ(share.spans.size(), 2U);
+  EXPECT_EQ(share.spans[0].start, 2);
+  EXPECT_EQ(share.spans[0].count, 2);
+  EXPECT_EQ(share.spans[0].logits_count, 0);
+  EXPECT_EQ(share.spans[1].start, 8);
+  EXPECT_EQ(share.spans[1].count, 1);
+  EXPECT_EQ(share.spans[1].token_begin, 2);
+  EXPECT_EQ(share.spans[1].logits_count, 1);
+  EXPECT_EQ(share.spans[1].state_slot, 3);
+  const sched::StepPlan last = ShareOf(TwoSequences(), kByTwo, 2);
+  EXPECT_EQ(last.tokens, (std::vector<TokenId>{14, 15, 25}));
+  EXPECT_EQ(last.spans[1].seq, SeqId{2});
+  EXPECT_EQ(last.spans[1].page_begin, 1);
+}
+
+TEST(StepShare, OfOneRankIsTheStep) {
+  const sched::StepPlan plan = TwoSequences(), share = ShareOf(plan, {}, 0);
+  EXPECT_EQ(share.tokens, plan.tokens);
+  ASSERT_EQ(share.spans.size(), 2U);
+  EXPECT_EQ(share.spans[0].count, 7);
+  EXPECT_EQ(share.spans[0].logits_count, 3);
+  EXPECT_EQ(share.spans[1].logits_begin, 3);
+  EXPECT_EQ(Flat(SharesOf(plan, {}).tokens), (std::vector<std::array<int64_t, 3>>{{0, 0, 8}}));
+}
+
+}  // namespace
+}  // namespace trivet::engine
