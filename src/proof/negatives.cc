@@ -325,6 +325,8 @@ std::vector<SelftestCase> FormCases() {
   return {
       InOne("N32", "a setting that is called applied was read back otherwise", Verdict::kKnobNotApplied, one,
             knob("actual", 5)),
+      InOne("S32", "a setting that fell back was read back as planned", Verdict::kKnobNotApplied, one,
+            knob("status", "fallback")),
       InOne("N33", "a setting that nobody knows is called applied", Verdict::kKnobNotApplied, one,
             knob("path", "engine.luck")),
       InOne("N34", "more is claimed than there is evidence for", Verdict::kCorruptArtifact, one,

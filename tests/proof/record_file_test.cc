@@ -48,6 +48,15 @@ TEST(RecordFile, RoutesAndLogitsComeBack) {
   const Result<LogitsRows> rows = DecodeLogits(EncodeLogits(logits), "logits.bin");
   ASSERT_TRUE(rows.ok());
   EXPECT_EQ(*rows, logits);
+  // A token stands once: here two rows are of the same.
+  std::string twice = EncodeLogits(logits);
+  const size_t row = (twice.size() - 40) / 2;
+  twice.replace(40 + row, 8, twice.substr(40, 8));
+  EXPECT_FALSE(DecodeLogits(twice, "logits.bin").ok());
+  // A row says how long it is, and is so long.
+  std::string longer = EncodeLogits(logits);
+  longer[40 + 8] = 4;
+  EXPECT_FALSE(DecodeLogits(longer, "logits.bin").ok());
   EXPECT_FALSE(DecodeLogits(EncodeRoutes(routes), "logits.bin").ok());
   EXPECT_FALSE(DecodeRoutes(EncodeLogits(logits), "routes.bin").ok());
 }

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -152,7 +153,12 @@ TEST(TokenLayout, ContradictionsAreRefused) {
                {"cp_stretch", "all"},
                {"split_order", Json::array({"sp"})},
                {"stages", Json::array()},
+               {"stages", 4},
                {"stages", Json::parse(R"([{"pp": 0, "layers": [[0, 9]]}])")},
+               {"experts", Json::parse(R"({"ep_rank": 0})")},
+               {"experts", Json::parse(R"({"ep_rank": [0, 0]})")},
+               {"experts", Json::parse(R"({"ep_rank": [1]})")},
+               {"experts", Json::parse(R"({"ep_rank": [-2]})")},
                {"stages", Json::parse(R"([{"pp": 0, "layers": [[0, 4], [1, 2]]}])")},
                {"dp_assignment", Json::parse(R"({"requests": [0]})")},
                {"dp_assignment", Json::parse(R"({"requests": [0, 1]})")}};
@@ -163,9 +169,19 @@ TEST(TokenLayout, ContradictionsAreRefused) {
     ASSERT_TRUE(gate) << one.fact << DumpJson(one.value);
     EXPECT_EQ(gate->verdict, Verdict::kSchemaMismatch) << one.fact;
   }
-  Json many = run.run;
-  many["requests"][0]["computed"] = 1 << 30;
-  EXPECT_TRUE(ReadTokenLayout(run.layout, many, &out));
+  Json declared = run.layout;
+  declared["experts"]["ep_rank"] = Json::array({-1});
+  EXPECT_FALSE(ReadTokenLayout(declared, run.run, &out));
+  const auto requests = [&](const std::function<void(Json*)>& edit) {
+    Json other = run.run;
+    edit(&other["requests"]);
+    const Gate gate = ReadTokenLayout(run.layout, other, &out);
+    return gate ? gate->verdict : Verdict::kPass;
+  };
+  EXPECT_EQ(requests([](Json*) {}), Verdict::kPass);
+  EXPECT_EQ(requests([](Json* list) { (*list)[0]["computed"] = 1 << 30; }), Verdict::kSchemaMismatch);
+  EXPECT_EQ(requests([](Json* list) { (*list)[1]["request"] = 0; }), Verdict::kSchemaMismatch) << "twice";
+  EXPECT_EQ(requests([](Json* list) { std::swap((*list)[0], (*list)[1]); }), Verdict::kSchemaMismatch) << "order";
 }
 
 }  // namespace
