@@ -39,6 +39,10 @@ constexpr int64_t kMxLimbs = 3;                   // hi, mid, low
 constexpr int64_t kMxRows = kL == 16 ? 4 : 3;     // with kMxVectors, the sums of a block that registers hold
 constexpr int64_t kMxVectors = kL == 16 ? 2 : 1;  // of a tile at a time
 
+/// How far ahead codes are fetched: of 2.3, 4.6, 9.2 and 16.4 KB the last two were best, and 1.4 times as fast as the
+/// first, since a row takes codes twice as fast here as by chains.
+constexpr int64_t kMxAheadBytes = 9216;
+
 /// A block of activations.
 ///   words   bytes of columns 8 w + h + {0, 2, 4, 6}, for a word w of the weights whose bytes hold their codes in the
 ///           lower half (h = 0) or the upper one
@@ -172,7 +176,7 @@ HWY_INLINE void MxLeaf(const MxBytes* x, int64_t stride, const std::byte* block,
         for (int64_t v = 0; v < kMxVectors; ++v) {
           const uint32_t* from = words + w * kTileRows + (first + v) * kL;
           LoadCodes(from, codes[0][v], codes[1][v]);
-          if ((first + v) * kL % 16 == 0) hwy::Prefetch(from + kAheadBytes / 4);
+          if ((first + v) * kL % 16 == 0) hwy::Prefetch(from + kMxAheadBytes / 4);
         }
         for (int64_t half = 0; half < 2; ++half) {
           for (int64_t r = 0; r < R; ++r) {
