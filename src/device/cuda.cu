@@ -2,7 +2,6 @@
 #include <cuda_runtime_api.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstring>
 
 #include "base/check.h"
@@ -34,28 +33,21 @@ Error NoDevice(const char* found) {
                                      ", found: " + found + "; run where there is one, or choose --backend cpu");
 }
 
-// The process that opened a GPU first, this one or one it was forked from; 0: none.
-std::atomic<pid_t> user{0};
-
 }  // namespace
 
-bool InUse() { return user == getpid(); }
-
 Result<Opened> Open(int64_t rank) {
-  pid_t nobody = 0;
-  if (!user.compare_exchange_strong(nobody, getpid()) && !InUse()) {
-    return MakeError(Code::kUsage,
-                     "--backend cuda: expected a process that may use GPUs, found one that a program made after it had "
-                     "used them itself; use --launch threads, or a program for every run");
-  }
   // A kernel that waits for another rank's must not keep it from starting. Loading code at the first launch waits for
   // the whole GPU, and streams share as many queues as there are.
   SetDefaultEnv("CUDA_MODULE_LOADING", "EAGER");
   SetDefaultEnv("CUDA_DEVICE_MAX_CONNECTIONS", "32");
   int count = 0;
-  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) {
-    return NoDevice(cudaGetErrorString(error));
+  const cudaError_t counted = cudaGetDeviceCount(&count);
+  if (counted == cudaErrorInitializationError) {
+    return MakeError(Code::kUnsupported,
+                     "--backend cuda: expected a process that may use GPUs, found one that a program made after it had "
+                     "used them itself; use --launch threads, or a program for every run");
   }
+  if (counted != cudaSuccess) return NoDevice(cudaGetErrorString(counted));
   if (count == 0) return NoDevice("none");
   const int ordinal = static_cast<int>(rank % count);
   cudaDeviceProp properties{};
@@ -199,7 +191,7 @@ std::string DescribeMachine() {
 Result<int64_t> FreeBytesOfAll(int64_t ranks) {
   int count = 1, device = 0;
   int64_t sum = 0;
-  const bool returns = InUse() && cudaGetDevice(&device) == cudaSuccess;
+  const bool returns = cudaGetDevice(&device) == cudaSuccess;
   for (int64_t rank = 0; rank < ranks && rank < count; ++rank) {
     const Result<Opened> opened = Open(rank);
     if (!opened.ok()) return opened.error();

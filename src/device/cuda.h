@@ -51,9 +51,6 @@ void UnmapHost(void* memory);
 /// As Device::DescribeMachine.
 std::string DescribeMachine();
 
-/// Whether this process has opened a GPU. A process that is forked from it has not, and cannot.
-bool InUse();
-
 /// The sum of FreeBytes over the devices of `ranks` ranks.  Errors: as Open.
 Result<int64_t> FreeBytesOfAll(int64_t ranks);
 

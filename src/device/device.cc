@@ -70,11 +70,11 @@ int64_t Device::FreeBytes() const { return cuda::FreeBytes(); }
 
 Result<int64_t> Device::FreeBytesOfAll(Backend backend, int64_t ranks) {
   if (backend == Backend::kCpu) return AvailableMemory();
-  if (cuda::InUse()) return cuda::FreeBytesOfAll(ranks);
   // What the child writes: a sum, or a negative number and a sentence.
   struct Answer {
     int64_t bytes = -1;
-    char message[504] = {};
+    bool refused = false;  // because this process has opened a GPU: then it may as well ask itself
+    char message[503] = {};
   };
   int ends[2];
   if (::pipe(ends) != 0) return MakeError(Code::kIo, fmt::format("pipe: {}", std::strerror(errno)));
@@ -83,7 +83,10 @@ Result<int64_t> Device::FreeBytesOfAll(Backend backend, int64_t ranks) {
     Answer answer;
     const Result<int64_t> sum = cuda::FreeBytesOfAll(ranks);
     if (sum.ok()) answer.bytes = *sum;
-    if (!sum.ok()) sum.error().message.copy(answer.message, sizeof(answer.message) - 1);
+    if (!sum.ok()) {
+      answer.refused = sum.error().code == Code::kUnsupported;
+      sum.error().message.copy(answer.message, sizeof(answer.message) - 1);
+    }
     const ssize_t written = ::write(ends[1], &answer, sizeof(answer));
     ::_exit(written == sizeof(answer) ? 0 : 1);
   }
@@ -97,6 +100,7 @@ Result<int64_t> Device::FreeBytesOfAll(Backend backend, int64_t ranks) {
                      "GPU: expected a process to say how much memory is free, found that it ended; run "
                      "trivet doctor --backend cuda");
   }
+  if (answer.refused) return cuda::FreeBytesOfAll(ranks);
   if (answer.bytes < 0) return MakeError(Code::kUsage, answer.message);
   return answer.bytes;
 }

@@ -17,7 +17,8 @@ class Device {
   /// The processor.
   Device() = default;
   /// Device `rank` modulo the number of devices of `backend`, for the calling thread.
-  /// Errors:  kUsage when this build or this machine has no such device.
+  /// Errors:  kUsage when this build or this machine has no such device; kUnsupported in a process that was forked from
+  ///          one that had opened a GPU.
   static Result<Device> Open(Backend backend, int64_t rank);
 
   /// Memory that nobody has on the devices of `ranks` ranks. Asked by a process of its own, as long as this one has not

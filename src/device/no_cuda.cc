@@ -29,7 +29,6 @@ void* MapHost(void*, int64_t, std::string*) { CHECK_MSG(false, "no CUDA"); }
 void UnmapHost(void*) { CHECK_MSG(false, "no CUDA"); }
 int64_t FreeBytes() { CHECK_MSG(false, "no CUDA"); }
 std::string DescribeMachine() { CHECK_MSG(false, "no CUDA"); }
-bool InUse() { return false; }
 Result<int64_t> FreeBytesOfAll(int64_t) { return Open(0).error(); }
 
 }  // namespace trivet::device::cuda

@@ -237,7 +237,7 @@ INSTANTIATE_TEST_SUITE_P(Models, AxesIdentity,
 
 // What is kept in codes are the same rows on all ranks.
 TEST(SharesOfSequences, KeepTheSameCodes) {
-  const engine::OpenedModel model = support::Open(support::DemoDir(TRIVET_ROOT));
+  const engine::OpenedModel model = support::Open(DemoDir());
   const support::TokenSet set = {support::RandomTokens(90, model.geometry.vocab, 3)};
   EngineOptions options = Options(1, 1, 1);
   options.kv_dtype = cache::KvDtype::kE4M3;
