@@ -356,6 +356,7 @@ int64_t Layout::RankAt(const RankPlace& place) const {
 }
 
 Status ParseCuts(const std::string& text, LayoutOptions* options) {
+  if (text.empty()) return {};
   TRY_ASSIGN(const std::vector<std::string> pieces, ParseList(text, "cuts"));
   for (const std::string& piece : pieces) {
     const size_t equals = piece.find('=');

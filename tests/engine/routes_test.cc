@@ -191,8 +191,9 @@ TEST_F(Forced, OtherRoutesChangeTheirDecisionsAlone) {
   EXPECT_EQ(proof::Verify({again.files, forced->files}, {}).finding.verdict, proof::Verdict::kPass);
 }
 
-// Every stage forces the decisions of its layers, every replica those of its requests, and rank 0 knows of all.
-TEST_F(Forced, StagesAndReplicasForceTheSame) {
+// Every stage forces the decisions of its layers, every share those of its positions, every replica those of its
+// requests, and rank 0 knows of all.
+TEST_F(Forced, StagesSharesAndReplicasForceTheSame) {
   const Outcome free = Run(1, "").value();
   const std::string own = Export(free);
   // Every decision of the first request goes where it mostly would not.
@@ -205,14 +206,19 @@ TEST_F(Forced, StagesAndReplicasForceTheSame) {
   const struct {
     int64_t ranks, stages, replicas;
     Launch launch;
+    int64_t context = 1;
   } layouts[] = {{1, 2, 1, Launch::kThreads},   {1, 1, 2, Launch::kThreads}, {3, 2, 1, Launch::kProcesses},
-                 {2, 1, 2, Launch::kProcesses}, {2, 2, 2, Launch::kThreads}, {1, 4, 3, Launch::kProcesses}};
+                 {2, 1, 2, Launch::kProcesses}, {2, 2, 2, Launch::kThreads}, {1, 4, 3, Launch::kProcesses},
+                 {2, 2, 1, Launch::kThreads, 3}};
   for (const auto& layout : layouts) {
     plan::LayoutOptions options;
     options.ranks = layout.ranks;
     options.stages = layout.stages;
     options.replicas = layout.replicas;
-    const std::string what = fmt::format("tp {} pp {} dp {}", layout.ranks, layout.stages, layout.replicas);
+    options.context = layout.context;
+    options.context_stretch = 5;
+    const std::string what =
+        fmt::format("tp {} cp {} pp {} dp {}", layout.ranks, layout.context, layout.stages, layout.replicas);
     const Result<Outcome> same = RunLayout(options, own, layout.launch);
     ASSERT_TRUE(same.ok()) << what << ": " << same.error().message;
     EXPECT_EQ(same->logits, free.logits) << what;
