@@ -402,10 +402,10 @@ TEST(Layout, ParseCutsReadsPiecesAndRefusesTheRest) {
   const struct {
     const char* text;
     const char* message;
-  } cases[] = {{"attn", "found \"attn\""},         {"attn=", "expected for attn one of uneven"},
-               {"=pad", "expected an axis of"},    {"heads=pad", "found \"heads\""},
-               {"vocab=whole", "found \"whole\""}, {"vocab=pad,vocab=pad", "vocab twice"},
-               {"vocab=pad,", "found \"\""}};
+  } cases[] = {{"attn", "found \"attn\""},          {"attn=", "expected for attn one of uneven"},
+               {"=pad", "expected an axis of"},     {"heads=pad", "found \"heads\""},
+               {"vocab=whole", "found \"whole\""},  {"vocab=pad,vocab=pad", "vocab twice"},
+               {"vocab=pad,", "none of them empty"}};
   for (const auto& test : cases) {
     LayoutOptions fresh;
     const Status status = ParseCuts(test.text, &fresh);
