@@ -273,6 +273,12 @@ Status Execute(const Flags& flags) {
     return MakeError(Code::kUsage,
                      "--compress-sums: expected --type float, found int64, whose sums are exact; give it");
   }
+  if (flags.compress && flags.algorithm != "auto") {
+    return MakeError(Code::kUsage,
+                     fmt::format("--algorithm: expected auto with --compress-sums, which has one form, found "
+                                 "{}; leave one of them out",
+                                 flags.algorithm));
+  }
   if (flags.norm < 0 || flags.norm > kMostNorm) {
     return MakeError(Code::kUsage,
                      fmt::format("--norm: expected 1 to {} channels, found {}; choose a width in that range", kMostNorm,

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "base/str.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 
@@ -22,7 +23,13 @@ Status Execute(ReplayFlags flags) {
   TRY_ASSIGN(const engine::RecordedWork work, engine::ReadWork(files, flags.from));
   if (flags.engine.layout.model.empty()) flags.engine.layout.model = work.model;
   if (flags.proof.level.empty()) flags.proof.level = record::LevelName(work.level);
-  if (!work.kv_dtype.empty()) flags.engine.sizes.kv_cache_dtype = work.kv_dtype;
+  std::string& kv_dtype = flags.engine.sizes.kv_cache_dtype;
+  if (!kv_dtype.empty() && !work.kv_dtype.empty() && kv_dtype != work.kv_dtype) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--kv-cache-dtype: expected {}, as {} has it, found \"{}\"; leave it out",
+                                 work.kv_dtype, flags.from, Quote(kv_dtype)));
+  }
+  if (kv_dtype.empty()) kv_dtype = work.kv_dtype.empty() ? cache::KvDtypeName(cache::KvDtype::kF32) : work.kv_dtype;
   if (work.forced && flags.engine.routes.empty()) {
     return MakeError(Code::kUsage, fmt::format("--routes: expected the file that {} took its experts from, found none; "
                                                "give it",
@@ -48,6 +55,8 @@ Run AddReplay(CLI::App* app) {
   auto flags = std::make_shared<ReplayFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.Add(app);
   flags->engine.AddRoutes(app);
+  flags->engine.sizes.kv_cache_dtype.clear();
+  app->get_option("--kv-cache-dtype")->default_str("")->description("as the run has it, and nothing else");
   app->get_option("MODEL")->required(false)->description("the run's own model when absent");
   app->add_option("--from", flags->from, "folder of the run whose tokens are computed once more")->required();
   flags->proof.level.clear();

@@ -98,6 +98,10 @@ Status Execute(const Flags& flags) {
                      "--out: expected a file, or HOME in the environment, found neither; give --out FILE");
   }
   TRY_ASSIGN(comm::Tuning tuning, Earlier(path));
+  std::error_code failed;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, failed);  // a failure shows in writing
+  TRY(tuning.Write(path));                                                   // what cannot be kept need not be measured
   TRY_ASSIGN(const std::vector<std::string> counts, ParseLists(flags.ranks, "--ranks"));
   for (const std::string& count : counts) {
     TRY_ASSIGN(const int64_t ranks, ParseInt(count, "--ranks"));
@@ -113,9 +117,6 @@ Status Execute(const Flags& flags) {
       return {};
     }));
   }
-  std::error_code failed;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, failed);  // a failure shows in writing
   TRY(tuning.Write(path));
   if (!flags.group.json) std::printf("kept in %s\n", path.c_str());
   return {};

@@ -110,6 +110,9 @@ Result<Tuning> Tuning::Read(const std::string& path) {
   tuning.path_ = path;
   for (const Json& entry : results) {
     TRY_ASSIGN(const TunedWay result, ReadResult(entry, path));
+    if (tuning.Choose(result.machine, result.way).measured) {
+      return Wrong(path, fmt::format("results: expected {} of a machine once, found it twice", result.way.Name()));
+    }
     tuning.Put(result);
   }
   return tuning;

@@ -30,7 +30,9 @@ constexpr bool MxServes(const PackedMatrix& w) {
 constexpr uint32_t MxMagnitude(float x) { return std::bit_cast<uint32_t>(x) & 0x7FFFFFFFU; }
 
 /// E of a block from the bits of its largest magnitude m: 2^(E - 1) <= m < 2^E, or the least.
-constexpr int MxExponent(uint32_t largest) { return std::max(+kMxLeastExponent, static_cast<int>(largest >> 23) - 126); }
+constexpr int MxExponent(uint32_t largest) {
+  return std::max(+kMxLeastExponent, static_cast<int>(largest >> 23) - 126);
+}
 
 /// Whether a block with this largest magnitude has numbers only.
 constexpr bool MxFinite(uint32_t largest) { return largest < 0x7F800000U; }

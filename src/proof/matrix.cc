@@ -88,8 +88,8 @@ Result<MatrixCase> Varied(const MatrixCase& base, const std::string& path, const
 
 Status ReadCases(const Json& plan, const std::string& what, MatrixPlan* out) {
   const Json &settings = Member(plan, "base"), &vary = Member(plan, "vary");
-  if (!settings.is_object() || settings.empty()) return Wrong(what, "base", "an object of settings", settings);
-  if (!vary.is_object()) return Wrong(what, "vary", "an object of lists of values", vary);
+  if (!settings.is_object()) return Wrong(what, "base", "an object of settings", settings);
+  if (!vary.is_object() || vary.empty()) return Wrong(what, "vary", "at least one setting with a list of values", vary);
   MatrixCase base{"base", {}, ""};
   for (const auto& [path, value] : settings.items()) base.settings.emplace_back(path, value);
   out->cases.push_back(base);

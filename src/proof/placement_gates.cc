@@ -54,9 +54,12 @@ Gate CheckVersions(const RecordedRun& run) {
       if (row.version < run.placements.size() && first->second == row.version) continue;
       Json where = PlaceJson(row.layer, record::Site::kRoute, row.token);
       where["rank"] = rank.rank;
+      const std::string other = row.version < run.placements.size()
+                                    ? fmt::format("in which others used map {}", first->second)
+                                    : fmt::format("and the run has {} of them, from 0 on", run.placements.size());
       return Found(Verdict::kPlacementMapVersionMismatch,
-                   fmt::format("rank {}, {}: dispatched by map {} in step {}, in which the run used map {}", rank.rank,
-                               TokenName(row.token), row.version, row.step, first->second),
+                   fmt::format("rank {}, {}: dispatched by map {} in step {}, {}", rank.rank, TokenName(row.token),
+                               row.version, row.step, other),
                    std::move(where));
     }
   }

@@ -66,6 +66,7 @@ TEST_F(Program, CompressedSumsAreAskedForAndSaid) {
   Refused(score + "exact -q --compress-sums", 2, {"--compress-sums", "--numerics fast"});
   Refused("bench allreduce --type float --compress-sums --soak 10", 2, {"--compress-sums", "--soak"});
   Refused("bench allreduce --compress-sums", 2, {"--compress-sums", "--type float"});
+  Refused("bench allreduce --type float --compress-sums --algorithm two-shot", 2, {"--algorithm", "--compress-sums"});
   const std::string explain = "explain allreduce --ranks 3 --bytes 65536 --numerics ";
   EXPECT_THAT(Run(explain + "fast --compress-sums").out, ContainsRegex("compressed +chosen"));
   EXPECT_THAT(Run(explain + "fast --compress-sums").out, ContainsRegex("parts of wht6, sum in f32, order: ascending"));

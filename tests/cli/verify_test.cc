@@ -27,6 +27,7 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   EXPECT_EQ(Member(*report, "name"), "PASS");
   EXPECT_EQ(Member(Member(*report, "comparisons")[0], "grade"), "bits");
 
+  Refused("replay -q --from " + three + " --kv-cache-dtype fp8 --out " + again, 2, {"--kv-cache-dtype", "as"});
   EXPECT_EQ(Run("replay -q --from " + three + " --ranks 2 --out " + again).status, 0);
   EXPECT_EQ(Run("verify " + one + " " + three + " " + again).status, 0);
   // A rank without an expert chooses like the others all the same.
@@ -89,7 +90,7 @@ TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
   Refused("verify --matrix " + plan_of(R"({"launch": ["fibres"]})"), 2, {file, "fibres"});
   Refused("verify --matrix " + plan_of(R"({"parallel.tp": [1, 1]})"), 4, {file, "parallel.tp", "once"});
   Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "model": "no-model", "tokens": [[5]], )"
-                                             R"("base": {"parallel.tp": 2}, "vary": {}})"),
+                                             R"("base": {"parallel.tp": 2}, "vary": {"parallel.tp": [1]}})"),
           3, {file, "no-model"});
   Refused("verify --matrix " + plan_of("{}") + " --html x", 2, {"--html"});
   Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "layouts": []})"), 4, {"layouts"});

@@ -87,6 +87,12 @@ TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
   EXPECT_THAT(Refusal("]", ""), HasSubstr("tuning.json"));
   EXPECT_THAT(Tuning::Read(Write("{}")).error().message, HasSubstr("format"));
   EXPECT_THAT(Tuning::Read(Write("{\"format\": \"trivet tuning 1\"}")).error().message, HasSubstr("results"));
+  const std::string entry = R"({"machine": "a", "backend": "cpu", "transport": "host", "ranks": 3,
+                                "one_shot_bytes": {"int64": 8, "float32": 8}})";
+  const std::string begin = R"({"format": "trivet tuning 1", "results": [)";
+  EXPECT_TRUE(Tuning::Read(Write(begin + entry + "]}")).ok());
+  EXPECT_THAT(Tuning::Read(Write(begin + entry + ", " + entry + "]}")).error().message,
+              HasSubstr("once, found it twice"));
   EXPECT_EQ(Tuning::Read(dir_.Path("none")).error().code, Code::kNotFound);
   EXPECT_EQ(Tuning::Open(dir_.Path("none")).error().code, Code::kNotFound);
   EXPECT_EQ(Tuning::Open("none").value().path(), "");
