@@ -22,6 +22,18 @@ void RemoveInside(const std::string& path) {
   }
 }
 
+// Removes what is in a folder, and the folder where it `goes`. The program goes on writing meanwhile: what came after
+// one look goes at the next.
+void RemoveFolder(const std::string& path, bool goes) {
+  constexpr int kLooks = 1000;
+  for (int look = 0; look < kLooks; ++look) {
+    RemoveInside(path);
+    std::error_code error;
+    if (goes) std::filesystem::remove(path, error);
+    if (!error && (goes || std::filesystem::is_empty(path, error))) return;
+  }
+}
+
 // Ends the process by a signal that it holds.
 void EndBy(int signal) {
   std::signal(signal, SIG_DFL);
@@ -65,9 +77,7 @@ FolderWatch::FolderWatch(std::string path, bool made) : path_(std::move(path)) {
   goes_ = absent || made;
   HoldSignals();
   watch_ = std::make_unique<SignalWatch>([this](int signal) {
-    RemoveInside(path_);
-    std::error_code ignored;
-    if (goes_) std::filesystem::remove(path_, ignored);
+    RemoveFolder(path_, goes_);
     EndBy(signal);
   });
 }
