@@ -4,8 +4,8 @@
 
 Usage: gguf_models_oracle.py TRIVET
 Every model is written as a GGUF file by the PyPI package `gguf`, with the names, orders and metadata that files of its
-architecture have, in F32, Q8_0 and MXFP4. F32 must give the golden logits; a block format the very bytes that its values
-give as F32; each of them the same bytes on 1, 3 and 5 ranks. What no golden model has is compared with a directory of
+architecture have, in F32, Q8_0 and MXFP4. F32 must give the golden logits; Q8_0 the very bytes that its values give as
+F32, and MXFP4 nearly those; each of them the same bytes on 1, 3 and 5 ranks. What no golden model has is compared with a directory of
 the same tensors. Exits with 1 at any difference.
 """
 
@@ -23,7 +23,8 @@ import numpy as np
 CASES = pathlib.Path(__file__).resolve().parents[1] / "golden" / "cases"
 SHARED = pathlib.Path(__file__).resolve().parents[3] / "shared" / "goldens"  # the same models and more, if there
 TOLERANCE = 1e-3
-BLOCKS = (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.MXFP4)
+# Logits of blocks and of their values: products with MXFP4 weights round activations to 22 bits a block.
+MOST_APART = {gguf.GGMLQuantizationType.Q8_0: 0.0, gguf.GGMLQuantizationType.MXFP4: TOLERANCE}
 
 TOP_NAMES = {"model.embed_tokens.weight": "token_embd.weight", "model.norm.weight": "output_norm.weight",
              "lm_head.weight": "output.weight"}
@@ -367,11 +368,12 @@ class Comparison:
             print(f"{what}: largest difference of a logit {worst:.1e}", flush=True)
             if not any(is_product(file_name(name, architecture), array) for name, array in tensors.items()):
                 continue
-            for blocks in BLOCKS:
+            for blocks in MOST_APART:
                 coded = self.same_on_all_ranks(f"{what}, {blocks.name}", tokens, (architecture, facts, tensors, blocks))
                 path = self.folder / "values.gguf"
                 write(path, architecture, facts, tensors, blocks, as_values=True)
-                self.expect(np.array_equal(coded, self.score(path, tokens)), f"{what}: {blocks.name} and its values")
+                apart = float(np.abs(coded - self.score(path, tokens)).max())
+                self.expect(apart <= MOST_APART[blocks], f"{what}: {blocks.name} and its values, by {apart:.1e}")
                 self.expect(not np.array_equal(coded, plain), f"{what}: that {blocks.name} is not F32")
 
     def same_on_all_ranks(self, what, tokens, file):
