@@ -160,7 +160,7 @@ def cost(server, options):
     before = server.metrics()
     done, seconds = run(server, [prompt_of(options.prompt_tokens, i, options.vocab) for i in range(options.streams)], options.tokens)
     after = server.metrics()
-    spent = {name: after[name] - before[name] for name in after}
+    spent = {name: after[name] - before.get(name, 0.0) for name in after}
     rest = 1 - spent["forward_seconds_total"] / seconds
     print(f"{options.streams} streams of {options.tokens} tokens: {seconds:.2f} s, of it "
           f"{spent['forward_seconds_total']:.2f} s forward passes, {spent['schedule_seconds_total']:.3f} s scheduling, "
