@@ -31,8 +31,8 @@ struct HeldLimbs {
     uint32_t limbs[2][4];
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
-      const float a = Whole(from[p] * factor), b = Whole(from[p + 4] * factor);
-      const float high_a = Whole(a * 0x1p-12F), high_b = Whole(b * 0x1p-12F);
+      const float a = MxWhole(from[p] * factor), b = MxWhole(from[p + 4] * factor);
+      const float high_a = MxWhole(a * 0x1p-12F), high_b = MxWhole(b * 0x1p-12F);
       const __half2 high = __floats2half2_rn(high_a, high_b);
       const __half2 low = __floats2half2_rn(std::fma(high_a, -0x1p12F, a), std::fma(high_b, -0x1p12F, b));
       memcpy(&limbs[0][p], &high, 4);
@@ -43,13 +43,6 @@ struct HeldLimbs {
     to[4] = make_uint4(limbs[1][0], limbs[1][1], limbs[1][2], limbs[1][3]);
     if (eight % 4 != 0) return;
     scales[eight / 4][row] = MxFactor(most) * kCodeUnit;
-  }
-
- private:
-  // The nearest integer to a number below 2^22 in magnitude.
-  static __device__ float Whole(float number) {
-    constexpr float kOnes = 0x1.8p23F;  // has steps of one
-    return (number + kOnes) - kOnes;
   }
 };
 

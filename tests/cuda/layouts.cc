@@ -7,10 +7,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <string_view>
 
+#include "base/list.h"
+#include "base/str.h"
 #include "device/device.h"
 #include "tests/support/model_runs.h"
 
@@ -119,15 +120,12 @@ support::TokenSet TokensOf(const engine::OpenedModel& model, bool many) {
   return set;
 }
 
-// The counts of "N,...", or nothing.
-std::vector<int64_t> ParseCounts(std::string_view text) {
+// Counts as a flag has them.
+Result<std::vector<int64_t>> ParseCounts(const std::string& text) {
   std::vector<int64_t> counts;
-  while (!text.empty()) {
-    const std::string_view one = text.substr(0, text.find(','));
-    text.remove_prefix(std::min(text.size(), one.size() + 1));
-    int64_t count = 0;
-    const auto [end, error] = std::from_chars(one.data(), one.data() + one.size(), count);
-    if (error != std::errc() || end != one.data() + one.size() || count < 2 || count > 16) return {};
+  TRY_ASSIGN(const std::vector<std::string> pieces, ParseList(text, "--ranks"));
+  for (const std::string& piece : pieces) {
+    TRY_ASSIGN(const int64_t count, ParseInt(piece, "--ranks"));
     counts.push_back(count);
   }
   return counts;
@@ -163,13 +161,18 @@ int main(int argc, char** argv) {
   std::vector<int64_t> ranks = {2, 3, 5, 7};
   for (int i = 1; i < argc; ++i) {
     if (std::string_view(argv[i]) == "--ranks" && i + 1 < argc) {
-      ranks = trivet::ParseCounts(argv[++i]);
+      const auto counts = trivet::ParseCounts(argv[++i]);
+      if (!counts.ok()) {
+        std::fprintf(stderr, "%s\n", counts.error().message.c_str());
+        return 2;
+      }
+      ranks = *counts;
     } else {
       models.emplace_back(argv[i]);
     }
   }
-  if (ranks.empty() || models.empty()) {
-    std::fprintf(stderr, "expected [--ranks N,...] MODEL... with counts of 2 to 16\n");
+  if (models.empty()) {
+    std::fprintf(stderr, "expected [--ranks N,...] MODEL...\n");
     return 2;
   }
   if (const auto device = trivet::device::Device::Open(trivet::Backend::kCuda, 0); !device.ok()) {
