@@ -44,7 +44,7 @@ std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kerne
                       kernels.expert_gemm->contract == kernels::Contract::kMatrix;
   return fmt::format("{}/leaf256-head-width128/{}/kv64{}/gdn-recurrent/f32-mx22",
                      numerics == kernels::Numerics::kExact ? "trivet.exact.v1/g30" : "trivet.fast.v1",
-                     matrix ? fmt::format("mma16x2-sm{}", level) : "chain",
+                     matrix ? fmt::format("mma16x3-sm{}", level) : "chain",
                      kv_dtype == cache::KvDtype::kE4M3 ? "-e4m3" : "");
 }
 

@@ -158,6 +158,7 @@ __device__ PanelProduct PlainRows(const Gemm::Args& args, const PackedMatrix& w,
   product.tile_end = args.tile_end;
   product.rows = static_cast<int>(std::min<int64_t>(kRows, args.m - first));
   product.exact = args.numerics == Numerics::kExact;
+  product.scaled = args.row_scale != nullptr;
   if (thread < kRows) {
     const int64_t m = first + min(thread, product.rows - 1);
     shared.rows[thread] = args.x + (args.x_rows == nullptr ? m : args.x_rows[m]) * args.x_stride;
@@ -178,6 +179,7 @@ __device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared,
   product.tile_end = std::min(args.tile_end, CeilDiv(product.w.n, kTileRows));
   product.rows = min(kRows, args.offsets[found.x + 1] - found.y);
   product.exact = args.numerics == Numerics::kExact;
+  product.scaled = args.y == nullptr;
   if (thread < kRows) {
     const int64_t position = found.y + min(thread, product.rows - 1), pair = args.order[position];
     const int64_t token = pair / args.top_k;

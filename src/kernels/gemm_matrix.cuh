@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of a few rows by matrix units: in integers where the format has them (gemm_matrix_limbs.cuh), else with
-// activations as two BF16 (gemm_matrix_parts.cuh). A leaf's sum does not depend on how many rows there are. Leaves join
-// as in every other product.
+// Products of a few rows by matrix units: with activations as three BF16 where weights are BF16
+// (gemm_matrix_parts.cuh), else as integers (gemm_matrix_limbs.cuh). A leaf's sum does not depend on how many rows
+// there are. Leaves join as in every other product.
 #pragma once
 
 #include <type_traits>
@@ -16,12 +16,12 @@ namespace trivet::kernels {
 ///   Held::Put(row, eight, x)              called by four neighbouring threads at once, for the block of a row
 ///   Sums::Weights(stored)                 the weights of a block, decoded
 ///   Sums::Multiply(weights, held, block)  adds a block's products
-///   Sums::Value(v)                        sum number v of the leaf, by every lane
+///   Sums::Value(v), OneValue()            sums of the leaf, by every lane
 template <WeightFormat kFormat, int kRows, int kBlocks>
 using HeldActivations =
-    std::conditional_t<kFormat == WeightFormat::kMxfp4, HeldLimbs<kRows, kBlocks>, HeldParts<kRows, kBlocks>>;
+    std::conditional_t<kFormat == WeightFormat::kBF16, HeldParts<kRows, kBlocks>, HeldLimbs<kFormat, kRows, kBlocks>>;
 template <WeightFormat kFormat, int kRows>
-using LeafSums = std::conditional_t<kFormat == WeightFormat::kMxfp4, LimbSums<kRows>, PartSums<kFormat, kRows>>;
+using LeafSums = std::conditional_t<kFormat == WeightFormat::kBF16, PartSums<kRows>, LimbSums<kFormat, kRows>>;
 
 /// Reads eight columns of a row from `column` on, a multiple of eight; those from `end` on are zeros.
 __device__ inline void ReadActivations(const float* row, int column, int end, float (&x)[8]) {
@@ -41,7 +41,8 @@ inline constexpr int kMatrixWarps = 4;
 /// Shared memory of such a block: activations, and at the end the totals of its warps.
 template <WeightFormat kFormat, int kRows>
 struct MatrixShared {
-  static constexpr int kColumns = kRows == 1 ? 4096 : 8192 / kRows;  // of x, held at once
+  // Of x, held at once.
+  static constexpr int kColumns = kRows == 1 ? 4096 : (kFormat == WeightFormat::kBF16 ? 6144 : 8192) / kRows;
   static constexpr int kBlocks = kColumns / kMatrixColumns;
 
   union {
@@ -70,31 +71,37 @@ __device__ void HoldRows(const TileRows& rows, int column, int end, MatrixShared
   }
 }
 
-/// A warp's totals of one tile and kRows rows; a lane has kRows of them.
+/// A warp's totals of one tile and kRows rows, of which a lane has kRows: 1, 4, or a multiple of 8.
 template <WeightFormat kFormat, int kRows>
 struct MatrixTotals {
+  static constexpr int kScales = kRows <= 4 ? 1 : kRows / 4;
+
   int64_t totals[kRows] = {};
   uint32_t flags = kInRange;
-  float scales[kRows == 1 ? 1 : kRows / 4];  // of rows RowOf(v), at v / 8 * 2 + v % 2
+  float scales[kScales];  // of rows RowOf(v), at ScaleOf(v)
 
   explicit __device__ MatrixTotals(const TileRows& rows) {
 #pragma unroll
-    for (int i = 0; i < (kRows == 1 ? 1 : kRows / 4); ++i) scales[i] = rows.Scale(RowOf(i / 2 * 8 + i % 2));
+    for (int i = 0; i < kScales; ++i) scales[i] = rows.Scale(RowOf(i / 2 * 8 + i % 2));
   }
 
-  /// The row of the tile and the row of x that value v of this lane belongs to, as MatrixSums says.
+  /// The row of the tile and the row of x that value v of this lane belongs to, as the sums of leaves say.
   static __device__ int OutputOf(int v) {
     const int lane = static_cast<int>(threadIdx.x);
-    return kRows == 1 ? lane : lane / 4 * 4 + v % 8 / 2;
+    return kRows == 1 ? lane : lane / 4 * 4 + (kRows == 4 ? v : v % 8 / 2);
   }
   static __device__ int RowOf(int v) {
-    return kRows == 1 ? 0 : v / 8 * 8 + static_cast<int>(threadIdx.x) % 4 * 2 + v % 2;
+    const int column = static_cast<int>(LaneColumn());
+    return kRows == 1 ? 0 : kRows == 4 ? column : v / 8 * 8 + column * 2 + v % 2;
   }
+  static constexpr int ScaleOf(int v) { return kRows <= 4 ? 0 : v / 8 * 2 + v % 2; }
 
   __device__ void EndLeaf(bool exact, LeafSums<kFormat, kRows>& sums) {
+    if constexpr (kRows == 1) {
+      AddLeaf(exact, scales[0], sums.OneValue(), &totals[0], &flags);
+    } else {
 #pragma unroll
-    for (int v = 0; v < kRows; ++v) {
-      AddLeaf(exact, scales[kRows == 1 ? 0 : v / 8 * 2 + v % 2], sums.Value(v), &totals[v], &flags);
+      for (int v = 0; v < kRows; ++v) AddLeaf(exact, scales[ScaleOf(v)], sums.Value(v), &totals[v], &flags);
     }
     sums = {};
   }
@@ -131,12 +138,12 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
     __syncthreads();
     const int blocks = CeilDiv(stop - column, kMatrixColumns);
 #pragma unroll 1
-    for (int first = 0; first < blocks; first += kPlaces) {
+    for (int place = 0; place < blocks; place += kPlaces) {
 #pragma unroll
-      for (int i = 0; i < kPlaces && first + i < blocks; ++i) {
+      for (int i = 0; i < kPlaces && place + i < blocks; ++i) {
         const typename LeafSums<kFormat, kRows>::Weights weights(ring.blocks[i]);
         ring.LoadAhead(i);
-        sums.Multiply(weights, shared.held, first + i);
+        sums.Multiply(weights, shared.held, place + i);
         if (--left == 0) {
           totals.EndLeaf(product.exact, sums);
           left = leaf;

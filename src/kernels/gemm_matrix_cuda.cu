@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/gemm_launch.cuh"
 #include "kernels/gemm_matrix.h"
-#include "kernels/gemm_matrix_panel.cuh"
+#include "kernels/gemm_matrix_group.cuh"
 
 namespace trivet::kernels {
 namespace {
@@ -10,7 +10,7 @@ template <WeightFormat kWeights>
 struct ByMatrix {
   static constexpr WeightFormat kFormat = kWeights;
   static constexpr int kWarps = kMatrixWarps;
-  static constexpr int Resident(int rows) { return rows == 1 ? 6 : rows == 8 ? 4 : 3; }
+  static constexpr int Resident(int rows) { return rows == 1 ? 5 : rows <= 8 ? 4 : 3; }
   template <int kRows>
   static __device__ void Multiply(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
     MultiplyTilesByMatrix<kFormat, kRows>(product, rows, out);
@@ -27,11 +27,35 @@ struct PanelsByMatrix {
   }
 };
 
+template <int kEights>
+struct PanelsByGroups {
+  static constexpr WeightFormat kFormat = WeightFormat::kBF16;
+  using Shared = GroupPanelShared<kEights>;
+  static constexpr int kThreads = (kGroupProducers + kMatrixPanelWarps) * kWarp;
+  static constexpr int kTiles = kMatrixPanelWarps, kResident = 1;
+  static __device__ void Multiply(const PanelProduct& product, Shared& shared, const TileOutput& out) {
+    MultiplyGroupPanel<kEights>(product, shared, out);
+  }
+};
+
+// Whether the device and this program have the instructions of gemm_matrix_group.cuh.
+bool HasGroups() {
+#ifdef TRIVET_SM90A
+  return DeviceAttribute(cudaDevAttrComputeCapabilityMajor) == 9;
+#else
+  return false;
+#endif
+}
+
 // Launches panels as large as there is work and memory for.
 template <WeightFormat kFormat, class... Arguments>
 void LaunchMatrixPanels(int64_t rows, const Arguments&... arguments) {
   using Large = PanelsByMatrix<kFormat, 8>;
   using Middle = PanelsByMatrix<kFormat, 4>;
+  if (kFormat == WeightFormat::kBF16 && HasGroups()) {
+    if (rows > Middle::Shared::kRows) return LaunchPanels<PanelsByGroups<8>>(arguments...);
+    return LaunchPanels<PanelsByGroups<4>>(arguments...);
+  }
   const int64_t memory = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const auto fits = [memory](size_t bytes) { return static_cast<int64_t>(bytes) <= memory; };
   if (rows > Middle::Shared::kRows && fits(sizeof(typename Large::Shared))) return LaunchPanels<Large>(arguments...);
@@ -42,6 +66,9 @@ void LaunchMatrixPanels(int64_t rows, const Arguments&... arguments) {
 template <WeightFormat kFormat>
 void LaunchMatrixGemm(const Gemm::Args& args) {
   if (args.m == 1) return LaunchRows<ByMatrix<kFormat>, 1>(args);
+  if constexpr (kFormat != WeightFormat::kBF16) {
+    if (args.m <= 4) return LaunchRows<ByMatrix<kFormat>, 4>(args);
+  }
   if (args.m <= 8) return LaunchRows<ByMatrix<kFormat>, 8>(args);
   if (args.m <= 16) return LaunchRows<ByMatrix<kFormat>, 16>(args);
   LaunchMatrixPanels<kFormat>(args.m, args);

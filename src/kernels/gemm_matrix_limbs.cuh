@@ -1,22 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products by matrix units in integers, for MXFP4: activations of a block of 32 columns are integers of 23 bits times a
-// power of two, and E2M1 codes are integers up to 12, so that a block's sum is exact in any order and on every device.
-// docs/numerics.md has the definition; the bits are those of a processor. An integer goes in as two F16 of twelve bits,
-// and their sums, below 2^20, are exact in float32.
+// Products by matrix units with activations of a block of 32 columns as integers of 23 bits times a power of two, each
+// of which goes in as two F16 of twelve bits. docs/numerics.md has the definition. For MXFP4, whose codes are integers
+// up to 12, sums of a block are below 2^20 and exact in float32 in any order, so that the bits are those of a
+// processor. For FP8 they are the instructions' own, two of 16 columns in ascending order for either limb.
 #pragma once
+
+#include <cuda_fp8.h>
 
 #include "kernels/gemm_matrix_read.cuh"
 #include "kernels/mx_block.h"
 
 namespace trivet::kernels {
 
-/// What a code of the matrix units' weights lacks: a power of two, which the scales of activations make good.
-inline constexpr float kCodeUnit = 0x1p15F;
+/// What a code of the matrix units' weights lacks: a power of two, which the scales of activations make good. Theirs,
+/// as MxFactor gives them, are for codes counted twice.
+template <WeightFormat kFormat>
+inline constexpr float kCodeUnit = kFormat == WeightFormat::kMxfp4 ? 0x1p15F : 2.0F;
 
 /// kRows rows of kBlocks blocks of 32 columns in shared memory, as HeldParts has them: upper and lower limbs.
-template <int kRows, int kBlocks>
+template <WeightFormat kFormat, int kRows, int kBlocks>
 struct HeldLimbs {
-  uint4 x[kRows][kBlocks * 8 + 4];
+  // A lane's columns are four apart: the words of one place come from all four threads that have a block. One more
+  // place for every block puts words that eight blocks' threads write at once into different banks.
+  static constexpr bool kSpread = kFormat == WeightFormat::kFp8;
+  static constexpr int kPlaces = kSpread ? 9 : 8;
+  static constexpr int kPad = (4 + 7 * kBlocks * kPlaces) % 8;  // rows begin half a line apart
+
+  uint4 x[kRows][kBlocks * kPlaces + kPad];
   float scales[kBlocks][kRows];
 
   /// Puts columns 8 * eight .. 8 * eight + 7 of a row there. Four neighbouring threads have a block of one row.
@@ -38,21 +48,33 @@ struct HeldLimbs {
       memcpy(&limbs[0][p], &high, 4);
       memcpy(&limbs[1][p], &low, 4);
     }
-    uint4* to = &x[row][eight / 4 * 8 + eight % 4];
-    to[0] = make_uint4(limbs[0][0], limbs[0][1], limbs[0][2], limbs[0][3]);
-    to[4] = make_uint4(limbs[1][0], limbs[1][1], limbs[1][2], limbs[1][3]);
+    uint4* to = &x[row][eight / 4 * kPlaces];
+#pragma unroll
+    for (int limb = 0; limb < 2; ++limb) {
+      if constexpr (kSpread) {
+#pragma unroll
+        for (int p = 0; p < 4; ++p) reinterpret_cast<uint32_t*>(to + limb * 4 + p)[eight % 4] = limbs[limb][p];
+      } else {
+        to[limb * 4 + eight % 4] = make_uint4(limbs[limb][0], limbs[limb][1], limbs[limb][2], limbs[limb][3]);
+      }
+    }
     if (eight % 4 != 0) return;
-    scales[eight / 4][row] = MxFactor(most) * kCodeUnit;
+    scales[eight / 4][row] = MxFactor(most) * kCodeUnit<kFormat>;
   }
 };
 
-/// Codes of a block and their scales as a lane holds them. An F16 holds a code divided by kCodeUnit: its bits are the
-/// sign, the lowest bits of the exponent and the highest one of the mantissa.
-struct CodeWeights {
+/// Codes of a block and their scales as a lane holds them.
+template <WeightFormat kFormat>
+struct LimbWeights;
+
+/// An F16 holds a code divided by kCodeUnit: its bits are the sign, the lowest bits of the exponent and the highest one
+/// of the mantissa.
+template <>
+struct LimbWeights<WeightFormat::kMxfp4> {
   MatrixWeights w;
   float scales[4];  // of rows 4g .. 4g + 3
 
-  __device__ explicit CodeWeights(const MatrixFormat<WeightFormat::kMxfp4>::Stored& stored) {
+  __device__ explicit LimbWeights(const MatrixFormat<WeightFormat::kMxfp4>::Stored& stored) {
 #pragma unroll
     for (int row = 0; row < 4; ++row) {
       const uint32_t codes = WordOf(stored.fours[0], row);
@@ -67,30 +89,60 @@ struct CodeWeights {
   }
 };
 
-/// A warp's sums of one leaf of a tile with kRows rows, numbered as those of PartSums; of one row, lanes 4g .. 4g + 3
-/// have the same four.
-template <int kRows>
+/// A word of what is stored has four rows of one column.
+template <>
+struct LimbWeights<WeightFormat::kFp8> {
+  MatrixWeights w;
+  float scales[4];  // of rows 4g .. 4g + 3
+
+  __device__ explicit LimbWeights(const MatrixFormat<WeightFormat::kFp8>::Stored& stored) {
+#pragma unroll
+    for (int p = 0; p < 4; ++p) {
+#pragma unroll
+      for (int rows = 0; rows < 2; ++rows) {
+        // Columns 8p + t and 8p + 4 + t of two rows.
+        const uint32_t codes = Permute(stored.ones[2 * p], stored.ones[2 * p + 1], rows == 0 ? 0x5140U : 0x7362U);
+        w[p][2 * rows] = Halves(static_cast<uint16_t>(codes));
+        w[p][2 * rows + 1] = Halves(static_cast<uint16_t>(codes >> 16));
+      }
+    }
+#pragma unroll
+    for (int row = 0; row < 4; ++row) scales[row] = __uint_as_float(WordOf(stored.fours[0], row));
+  }
+
+ private:
+  static __device__ uint32_t Halves(uint16_t codes) {
+    const __half2_raw halves = __nv_cvt_fp8x2_to_halfraw2(codes, __NV_E4M3);
+    return static_cast<uint32_t>(halves.x) | static_cast<uint32_t>(halves.y) << 16;
+  }
+};
+
+/// A warp's sums of one leaf of a tile with kRows rows, numbered as those of PartSums where these are eight or more. Up
+/// to four rows go with upper and lower limbs in turn, so that a lane has the sums of both for row t: of four rows
+/// number v is that of the tile's row 4g + v, of a single one all lanes 4g .. 4g + 3 have the same.
+template <WeightFormat kFormat, int kRows>
 struct LimbSums {
-  using Weights = CodeWeights;
-  static constexpr int kEights = kRows == 1 ? 1 : kRows / 8, kValues = kRows == 1 ? 4 : 8;
+  using Weights = LimbWeights<kFormat>;
+  static constexpr bool kInTurn = kRows <= 4;
+  static constexpr int kEights = kInTurn ? 1 : kRows / 8, kValues = kInTurn ? 4 : 8;
 
   float sums[kEights][kValues] = {};
 
   template <class Held>
   __device__ void Multiply(const Weights& weights, const Held& held, int block) {
+    if constexpr (kInTurn) {
+      const uint4* x = &held.x[kRows == 1 ? 0 : LaneRow() / 2][block * Held::kPlaces + LaneColumn()];
+      MatrixSums both = {};
+      MultiplyLimbs(both, weights.w, x[LaneRow() % 2 * 4]);
+      const float scale = held.scales[block][kRows == 1 ? 0 : LaneColumn()];
 #pragma unroll
-    for (int e = 0; e < kEights; ++e) {
-      if constexpr (kRows == 1) {
-        // Upper and lower limbs in turn, so that a lane has the sums of both.
-        MatrixSums both = {};
-        MultiplyLimbs(both, weights.w, held.x[0][block * 8 + LaneColumn() + LaneRow() % 2 * 4]);
-        const float scale = held.scales[block][0];
+      for (int row = 0; row < 4; ++row) {
+        Add(both[row / 2][row % 2 * 2], both[row / 2][row % 2 * 2 + 1], weights.scales[row] * scale, &sums[0][row]);
+      }
+    } else {
 #pragma unroll
-        for (int row = 0; row < 4; ++row) {
-          Add(both[row / 2][row % 2 * 2], both[row / 2][row % 2 * 2 + 1], weights.scales[row] * scale, &sums[0][row]);
-        }
-      } else {
-        const uint4* x = &held.x[e * 8 + LaneRow()][block * 8 + LaneColumn()];
+      for (int e = 0; e < kEights; ++e) {
+        const uint4* x = &held.x[e * 8 + LaneRow()][block * Held::kPlaces + LaneColumn()];
         MatrixSums upper = {}, lower = {};
         MultiplyLimbs(upper, weights.w, x[0]);
         MultiplyLimbs(lower, weights.w, x[4]);
@@ -102,10 +154,15 @@ struct LimbSums {
       }
     }
   }
-  __device__ float Value(int v) const {
-    if constexpr (kRows > 1) return sums[v / 8][v % 8];
-    const uint32_t t = LaneColumn();
-    return t == 0 ? sums[0][0] : t == 1 ? sums[0][1] : t == 2 ? sums[0][2] : sums[0][3];
+  /// Sum number v, where there are more rows than one.
+  __device__ float& Value(int v) {
+    static_assert(kRows > 1);
+    return sums[v / kValues][v % kValues];
+  }
+  /// The lane's one.
+  __device__ float OneValue() const {
+    static_assert(kRows == 1);
+    return OfLaneColumn(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
   }
 
  private:

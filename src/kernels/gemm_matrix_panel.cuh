@@ -15,7 +15,7 @@ inline constexpr int kMatrixPanelWarps = 8;
 template <WeightFormat kFormat, int kEights>
 struct MatrixPanelShared {
   static constexpr int kRows = 8 * kEights;
-  static constexpr int kColumns = 128;  // of x, held at once
+  static constexpr int kColumns = kFormat == WeightFormat::kBF16 && kEights == 8 ? 64 : 128;  // of x, held at once
 
   // What is multiplied and what comes next.
   HeldActivations<kFormat, kRows, kColumns / kMatrixColumns> held[2];
@@ -24,6 +24,38 @@ struct MatrixPanelShared {
   float scales[kRows];
   int64_t outputs[kRows];
 };
+
+/// Adds a leaf's sums to a thread's totals, and zeroes them.
+///   row_of(v)  the row of sum number v
+///   sum(v)     a reference to it
+template <int kSums, class Shared, class RowOf, class Sum>
+__device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared, int thread, const RowOf& row_of,
+                                    const Sum& sum, uint32_t* flags) {
+  if (product.scaled) {
+#pragma unroll
+    for (int v = 0; v < kSums; ++v) sum(v) *= shared.scales[row_of(v)];
+  }
+  float most = 0;
+#pragma unroll
+  for (int v = 0; v < kSums; ++v) most = LargerOrNaN(most, std::fabs(sum(v)));
+  if (product.exact && __all_sync(kAllLanes, most <= kLeafLimit) != 0) {
+#pragma unroll
+    for (int v = 0; v < kSums; ++v) shared.totals[v][thread] += ToGridInRange(sum(v));
+  } else {
+    // Seldom: a short loop, over a copy that it can count through.
+    float copies[kSums];
+#pragma unroll
+    for (int v = 0; v < kSums; ++v) copies[v] = sum(v);
+#pragma unroll 1
+    for (int v = 0; v < kSums; ++v) {
+      uint32_t met = kInRange;
+      AddLeaf(product.exact, 1.0F, copies[v], &shared.totals[v][thread], &met);
+      if (row_of(v) < product.rows) *flags |= met;
+    }
+  }
+#pragma unroll
+  for (int v = 0; v < kSums; ++v) sum(v) = 0;
+}
 
 /// One thread's part of the work.
 template <WeightFormat kFormat, int kEights>
@@ -61,14 +93,9 @@ struct MatrixPanel {
   }
 
   __device__ void EndLeaf() {
-#pragma unroll
-    for (int v = 0; v < Shared::kRows; ++v) {
-      uint32_t met = kInRange;
-      const int row = RowOf(v);
-      AddLeaf(product.exact, shared.scales[row], sums.Value(v), &shared.totals[v][Thread()], &met);
-      if (row < product.rows) flags |= met;
-    }
-    sums = {};
+    EndPanelLeaf<Shared::kRows>(
+        product, shared, Thread(), [](int v) { return RowOf(v); }, [this](int v) -> float& { return sums.Value(v); },
+        &flags);
   }
 };
 
@@ -87,8 +114,9 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
   const int64_t number = product.tile + threadIdx.y;
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
+  MatrixFormat<kFormat> next(tile, phase);
   typename MatrixFormat<kFormat>::Stored coming;
-  LoadBlock<kFormat>(coming, tile, phase, phase + end);
+  next.Load(coming, end);
   panel.Load(0);
   int left = leaf, buffer = 0;
 #pragma unroll 1
@@ -100,7 +128,9 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
 #pragma unroll 1
     for (int block = 0; block < blocks; ++block) {
       const typename LeafSums<kFormat, Shared::kRows>::Weights weights(coming);
-      LoadBlock<kFormat>(coming, tile, phase + column + (block + 1) * kMatrixColumns, phase + end);
+      next.Next();
+      const int columns = end - column - (block + 1) * kMatrixColumns;
+      if (columns > 0) next.Load(coming, columns);
       panel.sums.Multiply(weights, shared.held[buffer], block);
       if (--left == 0) {
         panel.EndLeaf();

@@ -63,26 +63,12 @@ __device__ inline void MultiplyMatrix(float (&acc)[4], const MatrixWeights& w, i
 /// tile's row 4g + 2i + q / 2 and to row 2t + q % 2 of the eight.
 using MatrixSums = float[2][4];
 
-/// The product of two pairs of BF16.
-__device__ inline uint32_t MultiplyPair(uint32_t a, uint32_t b) {
-  __nv_bfloat162 x, y;
-  memcpy(&x, &a, sizeof(a));
-  memcpy(&y, &b, sizeof(b));
-  const __nv_bfloat162 product = __hmul2(x, y);
-  uint32_t bits = 0;
-  memcpy(&bits, &product, sizeof(bits));
-  return bits;
-}
-
 /// Bytes of `a` and `b`, as PTX's prmt has it: a place's highest bit asks for the byte's sign, eight times.
 __device__ inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t places) {
   uint32_t bytes = 0;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(bytes) : "r"(a), "r"(b), "r"(places));
   return bytes;
 }
-
-/// 2^exponent as a pair of BF16, for exponents from -126 to 127.
-constexpr uint32_t PairOfPowers(int exponent) { return static_cast<uint32_t>(exponent + 127) * 0x00800080U; }
 
 /// What a lane holds of a block as it is stored: kFours times four words and kOnes words.
 template <int kFours, int kOnes>
@@ -91,18 +77,19 @@ struct StoredBlock {
   uint32_t ones[kOnes > 0 ? kOnes : 1];
 };
 
-/// How a lane reads blocks of kFormat:
+/// How a lane reads blocks of kFormat, one after the other:
 ///   kPlaces       blocks that a warp has registers for
 ///   kAhead        blocks to ask for ahead of their use, at most kPlaces. One less where a part of what is stored is
 ///                 needed after the weights are known: a register that a load has asked for in the meantime would need
 ///                 a copy of what it held, and the copy's place a move that waits for memory
-///   Four(tile, column, i)     where the lane's words of the block that begins at `column` of the tile stand
-///   One(tile, column, i)
-///   Inside(i, column, end)    whether fours[i] exists in a tile of `end` columns, when the block does
-/// and those that become BF16:
-///   kScaled             whether the sums of a block are multiplied by Scale(row) when they join the leaf
-///   Decode(stored, w)   the weights
-///   Scale(stored, row)  of rows 4g + row
+///   kTogether     blocks that are asked for at once, of which kPlaces and kAhead are multiples. All loads of a loop
+///   count
+///                 as one for whoever waits, so that the work of one round, of all warps, has to take longer than
+///                 memory
+///   MatrixFormat(tile, column)  stands at the block that begins at `column` of the tile, a multiple of 32
+///   Load(stored, columns)       of which the tile has `columns` left, one at least; others are zeros, or the rest of
+///                               what is stored together
+///   Next()                      goes on by a block
 template <WeightFormat kFormat>
 struct MatrixFormat;
 
@@ -110,96 +97,85 @@ struct MatrixFormat;
 __device__ inline uint32_t LaneRow() { return threadIdx.x / 4; }     // g
 __device__ inline uint32_t LaneColumn() { return threadIdx.x % 4; }  // t
 
+/// Value number t of four, without a branch.
+__device__ inline float OfLaneColumn(float a, float b, float c, float d) {
+  const float first = LaneColumn() % 2 == 0 ? a : b, second = LaneColumn() % 2 == 0 ? c : d;
+  return LaneColumn() < 2 ? first : second;
+}
+
 /// Pairs of columns stand in one word.
 template <>
 struct MatrixFormat<WeightFormat::kBF16> {
-  static constexpr int kFours = 4, kOnes = 0, kPlaces = 2, kAhead = 2;
-  static constexpr bool kScaled = false;
+  static constexpr int kFours = 4, kOnes = 0, kPlaces = 2, kAhead = 2, kTogether = 1;
   using Stored = StoredBlock<kFours, kOnes>;
 
-  static __device__ const std::byte* Four(const std::byte* tile, int column, int i) {
-    return tile +
-           (static_cast<uint32_t>(column) * 64 + LaneColumn() * 512 + LaneRow() * 16 + static_cast<uint32_t>(i) * 128);
-  }
-  static __device__ const std::byte* One(const std::byte* tile, int, int) { return tile; }
-  static __device__ bool Inside(int i, int column, int end) {
-    return column + static_cast<int>(LaneColumn()) * 8 + i * 2 < end;
-  }
-  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
+  const std::byte* fours;
+
+  __device__ MatrixFormat(const std::byte* tile, int column)
+      : fours(tile + (static_cast<uint32_t>(column) * 64 + LaneColumn() * 512 + LaneRow() * 16)) {}
+  __device__ void Load(Stored& stored, int columns) const {
+    if (columns >= kMatrixColumns) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+      for (int i = 0; i < 4; ++i) stored.fours[i] = LoadFourOnce(fours + i * 128);
+    } else {
 #pragma unroll
-      for (int row = 0; row < 4; ++row) w[i][row] = WordOf(stored.fours[i], row);
+      for (int i = 0; i < 4; ++i) {
+        const bool inside = static_cast<int>(LaneColumn()) * 8 + i * 2 < columns;
+        stored.fours[i] = inside ? LoadFourOnce(fours + i * 128) : make_uint4(0, 0, 0, 0);
+      }
     }
   }
-  static __device__ float Scale(const Stored&, int) { return 1.0F; }
+  __device__ void Next() { fours += TileBytes<WeightFormat::kBF16>(kMatrixColumns); }
 };
 
 /// A word holds eight columns of a row (gemm_matrix_limbs.cuh decodes them).
 template <>
 struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
-  static constexpr int kFours = 1, kOnes = 1, kPlaces = 4, kAhead = 3;
+  static constexpr int kFours = 1, kOnes = 1, kPlaces = 8, kAhead = 4, kTogether = 4;
   using Stored = StoredBlock<kFours, kOnes>;
 
-  static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
-    return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 128 + LaneRow() * 16);
+  const std::byte *codes, *scales;  // scales of its four rows, a byte each
+
+  __device__ MatrixFormat(const std::byte* tile, int column)
+      : codes(tile + (Codes(column / kMatrixColumns) + LaneColumn() * 128 + LaneRow() * 16)),
+        scales(tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 4)) {}
+  __device__ void Load(Stored& stored, int) const {
+    stored.fours[0] = LoadFourOnce(codes);
+    stored.ones[0] = LoadOnce(scales);
   }
-  // The scales of its four rows, a byte each.
-  static __device__ const std::byte* One(const std::byte* tile, int column, int) {
-    return tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 4);
+  __device__ void Next() {
+    codes += kLayout.bytes;
+    scales += kLayout.bytes;
   }
-  static __device__ bool Inside(int, int, int) { return true; }
 };
 
-/// A word holds four rows of one column. A code's bits become the sign, the lowest exponent bits and the highest
-/// mantissa bits of a BF16 that is 2^120 times too small. Scales are no powers of two, so they meet sums.
+/// A word holds four rows of one column (gemm_matrix_limbs.cuh decodes them), so a lane takes columns four apart, t, t
+/// + 4, .., which a warp reads a line at a time. Four blocks of 32 columns share scales.
 template <>
 struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
-  static constexpr int kFours = 1, kOnes = 8, kPlaces = 2, kAhead = 2;
-  static constexpr bool kScaled = true;
+  static constexpr int kFours = 1, kOnes = 8, kPlaces = 4, kAhead = 3, kTogether = 1;
   using Stored = StoredBlock<kFours, kOnes>;
 
-  // The scales of its four rows.
-  static __device__ const std::byte* Four(const std::byte* tile, int column, int) {
-    return tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 16);
-  }
-  static __device__ const std::byte* One(const std::byte* tile, int column, int i) {
-    return tile + (Codes(column / kMatrixColumns) + LaneColumn() * 256 + LaneRow() * 4 + static_cast<uint32_t>(i) * 32);
-  }
-  static __device__ bool Inside(int, int, int) { return true; }
-  static __device__ void Decode(const Stored& stored, MatrixWeights& w) {
-#pragma unroll
-    for (int row = 0; row < 4; ++row) {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        // The row's bytes of both columns, and above each eight times its sign.
-        const uint32_t bits = Permute(stored.ones[2 * i], stored.ones[2 * i + 1], 0xC480U + 0x1111U * row);
-        w[i][row] = MultiplyPair(bits << 4 & 0x87F087F0U, PairOfPowers(120));
-      }
-    }
-  }
-  static __device__ float Scale(const Stored& stored, int row) { return __uint_as_float(WordOf(stored.fours[0], row)); }
-};
+  const std::byte *codes, *scales;  // scales of its four rows
+  int chunk;                        // of those that share them
 
-/// Loads the block that begins at `column` of a tile of `end` columns, if it is there; columns of it from `end` on are
-/// zeros, or the rest of what is stored together.
-template <WeightFormat kFormat>
-__device__ inline void LoadBlock(typename MatrixFormat<kFormat>::Stored& stored, const std::byte* tile, int column,
-                                 int end) {
-  using Format = MatrixFormat<kFormat>;
-  if (BlocksOf(kFormat).has_value() ? column < end : column + kMatrixColumns <= end) {
+  __device__ MatrixFormat(const std::byte* tile, int column)
+      : codes(tile + (Codes(column / kMatrixColumns) + LaneColumn() * 32 + LaneRow() * 4)),
+        scales(tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 16)),
+        chunk(column / kMatrixColumns % kPerBlock) {}
+  __device__ void Load(Stored& stored, int) const {
+    stored.fours[0] = LoadFourOnce(scales);
 #pragma unroll
-    for (int i = 0; i < Format::kFours; ++i) stored.fours[i] = LoadFourOnce(Format::Four(tile, column, i));
-#pragma unroll
-    for (int i = 0; i < Format::kOnes; ++i) stored.ones[i] = LoadOnce(Format::One(tile, column, i));
-  } else if (!BlocksOf(kFormat).has_value() && column < end) {
-#pragma unroll
-    for (int i = 0; i < Format::kFours; ++i) {
-      const bool inside = Format::Inside(i, column, end);
-      stored.fours[i] = inside ? LoadFourOnce(Format::Four(tile, column, i)) : make_uint4(0, 0, 0, 0);
-    }
+    for (int i = 0; i < 8; ++i) stored.ones[i] = LoadOnce(codes + i * 128);
   }
-}
+  __device__ void Next() {
+    codes += kLayout.chunk_bytes;
+    if (++chunk < kPerBlock) return;
+    chunk = 0;
+    codes += kLayout.codes_at;
+    scales += kLayout.bytes;
+  }
+};
 
 /// Bytes that a whole grid asks the cache for ahead of its time, at most.
 inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
@@ -207,41 +183,31 @@ inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
 /// The blocks of a tile that a warp multiplies in turn, some of them under way.
 template <WeightFormat kFormat>
 struct BlockRing {
-  using Stored = typename MatrixFormat<kFormat>::Stored;
-  static constexpr int kPlaces = MatrixFormat<kFormat>::kPlaces;
-  static constexpr int kAhead = MatrixFormat<kFormat>::kAhead;
-  static constexpr int64_t kBytes = TileBytes<kFormat>(kMatrixColumns);
-  static constexpr bool kApart = 4 * kBytes == TileBytes<kFormat>(4 * kMatrixColumns);  // blocks stand on their own
+  using Format = MatrixFormat<kFormat>;
+  static constexpr int kPlaces = Format::kPlaces;
 
-  Stored blocks[kPlaces];
-  const std::byte* at;  // where the block at place 0 stands: it, or its tile
-  int column;           // and its column there
-  int left;             // columns from it on
+  typename Format::Stored blocks[kPlaces];
+  Format next;  // to ask for
+  int left;     // columns from it on
 
   /// For columns [begin, end) of the tile; begin is a multiple of 32.
-  __device__ BlockRing(const std::byte* tile, int begin, int end)
-      : at(kApart ? tile + begin / kMatrixColumns * kBytes : tile), column(kApart ? 0 : begin), left(end - begin) {
+  __device__ BlockRing(const std::byte* tile, int begin, int end) : next(tile, begin), left(end - begin) {
 #pragma unroll
-    for (int i = 0; i < kAhead; ++i) Load(i);
+    for (int i = 0; i < Format::kAhead; ++i) Load(blocks[i]);
   }
-  /// Called when the weights of the block at place `i` are known, in order: asks for the one kAhead blocks later.
+  /// Called when the weights of the block at place `i` are known, in order: asks for those kAhead blocks later.
   __device__ void LoadAhead(int i) {
-    Load(i + kAhead);
-    if (i < kPlaces - 1) return;
-    if (kApart) at += kPlaces * kBytes;
-    if (!kApart) column += kPlaces * kMatrixColumns;
-    left -= kPlaces * kMatrixColumns;
+    if ((i + 1) % Format::kTogether != 0) return;
+#pragma unroll
+    for (int j = 1; j <= Format::kTogether; ++j) Load(blocks[(i - Format::kTogether + j + Format::kAhead) % kPlaces]);
   }
 
  private:
-  // Loads block number `i` from `at` on, if there is one.
-  __device__ void Load(int i) {
-    Stored& place = blocks[i % kPlaces];
-    if constexpr (kApart) {
-      LoadBlock<kFormat>(place, at + i * kBytes, 0, left - i * kMatrixColumns);
-    } else {
-      LoadBlock<kFormat>(place, at, column + i * kMatrixColumns, column + left);
-    }
+  // Loads the next block, if there is one.
+  __device__ void Load(typename Format::Stored& place) {
+    if (left > 0) next.Load(place, left);
+    next.Next();
+    left -= kMatrixColumns;
   }
 };
 

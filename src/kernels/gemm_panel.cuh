@@ -33,6 +33,7 @@ struct PanelProduct {
   int64_t tile = 0, tile_end = 0;
   int rows = 0;
   bool exact = true;
+  bool scaled = false;  // rows have scales that are not all 1
 };
 
 /// One thread's part of the work.

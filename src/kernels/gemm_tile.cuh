@@ -68,6 +68,19 @@ struct TileShared {
 /// A sum over leaves, exact or fast, in one word: the bits of a float where it is fast.
 __device__ inline float FastOf(int64_t total) { return __int_as_float(static_cast<int>(total)); }
 
+/// The larger one; a NaN where one is.
+__device__ inline float LargerOrNaN(float a, float b) {
+  float larger = 0;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+
+/// ToGrid of a sum that is known to be in range: the product is exact, so one rounding is left here too.
+__device__ inline int64_t ToGridInRange(float leaf) {
+  return __double_as_longlong(std::fma(static_cast<double>(leaf), +kGridScale, +kRoundingMagic)) -
+         std::bit_cast<int64_t>(+kRoundingMagic);
+}
+
 /// Adds a leaf's sum to a total.
 __device__ inline void AddLeaf(bool exact, float scale, float leaf, int64_t* total, uint32_t* flags) {
   if (exact) {

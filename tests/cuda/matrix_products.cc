@@ -38,6 +38,15 @@ std::vector<float> Multiply(const KernelRow<Gemm>& row, Gemm::Args args, uint32_
   return y;
 }
 
+// The largest magnitude among the 32 columns that become integers together with column `c`. The cases' columns are not
+// cut, so that blocks begin at multiples of 32.
+double LargestOfBlock(const float* x, int64_t c, int64_t k) {
+  double largest = 0;
+  for (int64_t i = c / 32 * 32; i < std::min(k, c / 32 * 32 + 32); ++i)
+    largest = std::max(largest, std::fabs(static_cast<double>(x[i])));
+  return largest;
+}
+
 PackedShape ShapeOf(WeightFormat format, int64_t n, int64_t k, int64_t leaf) {
   // FP8 has blocks of 128, inside of which a cut may lie.
   return {format, n, k, leaf, format == WeightFormat::kFp8 && k % 64 == 0 ? int64_t{64} : 0};
@@ -55,7 +64,7 @@ TEST(CudaMatrix, ProductsAreNearTheSumOfProducts) {
                                      {300, 640, 128},
                                      {32, 70, 32}}) {
       if (BlocksOf(format).has_value() && k % 32 != 0) continue;
-      for (const int64_t m : {1, 5, 13, 70}) {
+      for (const int64_t m : {1, 3, 5, 13, 70}) {
         for (const bool aligned : {false, true}) {
           GemmForm form;
           form.aligned = aligned, form.map_x = m == 13;
@@ -66,19 +75,20 @@ TEST(CudaMatrix, ProductsAreNearTheSumOfProducts) {
           for (int64_t r = 0; r < m; ++r) {
             const float* x = args.x + (args.x_rows == nullptr ? r : args.x_rows[r]) * args.x_stride;
             for (int64_t o = 0; o < n; ++o) {
-              double sum = 0, magnitude = 0;
+              double sum = 0, magnitude = 0, rounded = 0;
               for (int64_t c = 0; c < k; ++c) {
-                const double product = static_cast<double>(x[c]) *
-                                       static_cast<double>(problem.weights().values()[static_cast<size_t>(o * k + c)]);
-                sum += product;
-                magnitude += std::fabs(product);
+                const auto weight = static_cast<double>(problem.weights().values()[static_cast<size_t>(o * k + c)]);
+                sum += static_cast<double>(x[c]) * weight;
+                magnitude += std::fabs(static_cast<double>(x[c]) * weight);
+                rounded += LargestOfBlock(x, c, k) * std::fabs(weight);
               }
-              // Two BF16 parts keep all but 2^-18 of an activation. An instruction cuts each of its 17 addends by at
-              // most 2^-24 of the largest; a leaf has one for every eight columns. Then scales, and half a grid step a
-              // leaf.
-              const double cut = 0x1p-18 + static_cast<double>(leaf) / 8 * 17 * 0x1p-24 + 0x1p-20;
+              // Three BF16 parts keep an activation whole; as an integer it moves by at most a 2^-22 of its block's
+              // largest. An instruction cuts each of its 17 addends by at most 2^-24 of the largest; a leaf has three
+              // for every sixteen columns. Then scales, and half a grid step a leaf.
+              const double whole = magnitude * (static_cast<double>(leaf) * 3 / 16 * 17 * 0x1p-24 + 0x1p-20);
               const double grid = static_cast<double>(k / leaf + 1) * 0x1p-31;
-              ASSERT_NEAR(y[static_cast<size_t>(r * n + o)], sum, magnitude * cut + grid)
+              const double integers = format == WeightFormat::kBF16 ? 0 : rounded * 0x1p-22;
+              ASSERT_NEAR(y[static_cast<size_t>(r * n + o)], sum, whole + integers + grid)
                   << problem.Name() << " row " << r << " output " << o;
               ++outputs;
             }
@@ -93,7 +103,7 @@ TEST(CudaMatrix, ProductsAreNearTheSumOfProducts) {
 TEST(CudaMatrix, ProductsInIntegersHaveTheBytesOfTheReference) {
   std::mt19937_64 random(37);
   for (const auto& [n, k, leaf] : {std::array<int64_t, 3>{33, 32, 32}, {100, 352, 96}, {72, 1280, 256}}) {
-    for (const int64_t m : {1, 2, 8, 11, 16, 17, 40, 70}) {
+    for (const int64_t m : {1, 2, 4, 8, 11, 16, 17, 40, 70}) {
       GemmProblem problem({WeightFormat::kMxfp4, n, k, leaf}, m, {}, &random);
       for (size_t i = 0; i < problem.x().size(); i += 3) {
         problem.x()[i] *= std::ldexp(1.0F, static_cast<int>(random() % 60) - 50);  // small beside their neighbours
@@ -110,7 +120,7 @@ TEST(CudaMatrix, ARowsBytesDoNotDependOnItsBatch) {
   int64_t rows = 0;
   for (const WeightFormat format : kServed) {
     for (const auto& [n, k, leaf] : {std::array<int64_t, 3>{161, 416, 32}, {288, 1536, 128}, {2100, 768, 256}}) {
-      for (const int64_t m : {2, 7, 8, 9, 16, 17, 40, 64, 65, 130}) {
+      for (const int64_t m : {2, 3, 4, 7, 8, 9, 16, 17, 40, 64, 65, 130}) {
         GemmProblem problem({format, n, k, leaf}, m, {}, &random);
         const Gemm::Args all = problem.Args();
         const std::vector<float> y = Multiply(MatrixRow(), all);

@@ -28,7 +28,7 @@ TEST(Evidence, ContractsDifferByNumerics) {
   matrix.contract = kernels::Contract::kMatrix;
   rows.gemm = &matrix;
   EXPECT_EQ(ContractId(kernels::Numerics::kExact, rows, 90, kAuto),
-            "trivet.exact.v1/g30/leaf256-head-width128/mma16x2-sm90/kv64/gdn-recurrent/f32-mx22");
+            "trivet.exact.v1/g30/leaf256-head-width128/mma16x3-sm90/kv64/gdn-recurrent/f32-mx22");
 }
 
 TEST(Evidence, GroupsSayWhoComputesExperts) {
