@@ -7,17 +7,31 @@
 
 namespace trivet::kernels {
 
-/// Blocks that share the leaves of a tile, of `blocks` of which a device holds `capacity` at once: those that end
-/// first. A block takes as long as its leaves, and as 3 in a hundred of them to begin.
-inline int64_t SplitsOf(int64_t blocks, int64_t capacity, int64_t leaves, bool in_place) {
-  int64_t best = 1;
+/// How the leaves of a tile are shared: by `splits` blocks, and inside each by `ways` warps, one or most_ways.
+struct Sharing {
+  int64_t splits = 1, ways = 1;
+};
+
+/// What ends first of `rows` times `tiles` tiles of `w`, when a device holds `capacity` blocks of Way at once. A warp
+/// takes as long as its leaves, and as 3 in a hundred of them to begin.
+template <class Way>
+Sharing SharingOf(const PackedMatrix& w, int64_t rows, int64_t tiles, int64_t capacity, int64_t most_ways, int64_t held,
+                  bool in_place) {
+  const int64_t leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
+  Sharing best;
   double least = 0;
-  // A cluster has at most eight blocks. It needs room for all of them in one part of the device: some stays empty.
-  for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); ++splits) {
-    const int64_t room = in_place || splits == 1 ? capacity : capacity - capacity / 8;
-    const auto rounds = static_cast<double>(CeilDiv(blocks * splits, room));
-    const double time = rounds * (static_cast<double>(CeilDiv(leaves, splits)) / static_cast<double>(leaves) + 0.03);
-    if (splits == 1 || time < least || (in_place && time == least)) best = splits, least = time;
+  for (const int64_t ways : {int64_t{1}, most_ways}) {
+    const int64_t blocks = rows * CeilDiv(tiles * ways, +Way::kWarps);
+    // A cluster has at most eight blocks. It needs room for all of them in one part of the device: some stays empty.
+    for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); ++splits) {
+      const int64_t of_block = CeilDiv(leaves, splits), of_warp = CeilDiv(of_block, ways);
+      if (ways > 1 && (in_place || of_block < ways || of_block * w.leaf > held)) continue;
+      const int64_t room = in_place || splits == 1 ? capacity : capacity - capacity / 8;
+      const auto rounds = static_cast<double>(CeilDiv(blocks * splits, room));
+      const double time = rounds * (static_cast<double>(of_warp) / static_cast<double>(leaves) + 0.03);
+      const bool first = ways == 1 && splits == 1;
+      if (first || time < least || (in_place && time == least)) best = {splits, ways}, least = time;
+    }
   }
   return best;
 }
@@ -26,7 +40,7 @@ inline int64_t SplitsOf(int64_t blocks, int64_t capacity, int64_t leaves, bool i
 struct TileLaunch {
   dim3 grid;
   bool cluster;
-  int64_t warps;
+  int64_t warps, ways;
 
   template <class... Parameters, class... Arguments>
   void Run(void (*kernel)(Parameters...), const Arguments&... arguments) const {
@@ -34,16 +48,18 @@ struct TileLaunch {
   }
 };
 
-/// The launch for `rows` groups of kRows rows and `tiles` tiles of `w`, one for each warp of a block. Only exact sums
-/// can be shared by blocks.
+/// The launch for `rows` groups of kRows rows and `tiles` tiles of `w`. Only exact sums can be shared by blocks or
+/// warps.
 template <class Way, int kRows>
 TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
-  const int64_t blocks = CeilDiv(tiles, Way::kWarps), leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
   const int64_t capacity = int64_t{Way::Resident(kRows)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
   const bool shareable = exact && (in_place || IsHopperOrLater());
-  const int64_t splits = shareable ? SplitsOf(rows * blocks, capacity, leaves, in_place) : 1;
-  return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(splits)),
-          splits > 1 && !in_place, Way::kWarps};
+  const Sharing sharing =
+      shareable ? SharingOf<Way>(w, rows, tiles, capacity, Way::MostWays(kRows), Way::Held(kRows), in_place)
+                : Sharing{};
+  const int64_t blocks = CeilDiv(tiles * sharing.ways, +Way::kWarps);
+  return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(sharing.splits)),
+          sharing.splits > 1 && !in_place, Way::kWarps, sharing.ways};
 }
 
 /// Whether rows of x can be read four columns at a time.
@@ -51,15 +67,15 @@ inline bool RowsAreAligned(const float* x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
 }
 
-/// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for each of their `warps` warps.
+/// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for `ways` of their `warps` warps.
 template <WeightFormat kFormat>
-__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, int warps, bool exact,
-                                 bool in_place) {
+__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, int warps, int ways,
+                                 bool exact, bool in_place) {
   using Reader = ChunkReader<kFormat>;
   const int leaves = static_cast<int>(CeilDiv(w.k, w.leaf)), split = static_cast<int>(blockIdx.z);
   const int splits = static_cast<int>(gridDim.z);
   TileProduct product{w, TileBytes<kFormat>(w.phase + w.k)};
-  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * warps;
+  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * (warps / ways);
   product.tile_end = tile_end;
   product.leaf_begin = leaves * split / splits;
   product.leaf_end = leaves * (split + 1) / splits;
@@ -85,37 +101,42 @@ __device__ inline TileRows RowsOfBlock(const Gemm::Args& args, int64_t most) {
 }
 
 /// How tiles meet a few rows: by chains of multiply-adds. Another way is in gemm_matrix_cuda.cu.
-///   kWarps           warps of a block, a tile each
+///   kWarps           warps of a block
+///   MostWays(rows)   warps that may share a tile, of which a block then holds all columns at once
+///   Held(rows)       columns that it holds at once
 ///   Resident(rows)   blocks that a multiprocessor should hold
 ///   Multiply         the product; it calls AwaitPrevious before it reads rows
 template <WeightFormat kWeights>
 struct ByChains {
   static constexpr WeightFormat kFormat = kWeights;
   static constexpr int kWarps = kTileWarps;
+  static constexpr int MostWays(int) { return 1; }
+  static constexpr int Held(int) { return 0; }
   static constexpr int Resident(int rows) { return rows == 1 ? 8 : 5; }
-  template <int kRows>
+  template <int kRows, int kWays>
   static __device__ void Multiply(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
     MultiplyTiles<kFormat, kRows>(product, rows, out);
   }
 };
 
-/// kRows rows with a tile a warp.
-template <class Way, int kRows>
+/// kRows rows with a tile for kWays warps.
+template <class Way, int kRows, int kWays>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(kRows))
     GemmKernel(const Gemm::Args args, const PackedMatrix w) {
   LetNextBegin();
-  const TileProduct product = ProductOf<Way::kFormat>(w, args.tile_begin, args.tile_end, Way::kWarps,
+  const TileProduct product = ProductOf<Way::kFormat>(w, args.tile_begin, args.tile_end, Way::kWarps, kWays,
                                                       args.numerics == Numerics::kExact, args.y == nullptr);
-  Way::template Multiply<kRows>(product, RowsOfBlock(args, kRows),
-                                {args.y, args.sums_fixed, args.sums_fast, args.flags});
+  Way::template Multiply<kRows, kWays>(product, RowsOfBlock(args, kRows),
+                                       {args.y, args.sums_fixed, args.sums_fast, args.flags});
 }
 
 /// Launches with kRows rows a block.
 template <class Way, int kRows>
 void LaunchRows(const Gemm::Args& args) {
-  TileLaunchOf<Way, kRows>(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin,
-                           args.numerics == Numerics::kExact, args.y == nullptr)
-      .Run(GemmKernel<Way, kRows>, args, *args.w);
+  const TileLaunch launch = TileLaunchOf<Way, kRows>(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin,
+                                                     args.numerics == Numerics::kExact, args.y == nullptr);
+  if (launch.ways == 1) return launch.Run(GemmKernel<Way, kRows, 1>, args, *args.w);
+  launch.Run(GemmKernel<Way, kRows, Way::MostWays(kRows)>, args, *args.w);
 }
 
 /// The slot and the first position of block number `block`, where every slot's positions fill blocks of `rows`; slot -1
@@ -250,7 +271,7 @@ void LaunchPanels(const ExpertGemm::Args& args, int64_t tiles) {
 }
 
 /// The product of the pair at position `i` with a block's tiles of its expert; every block of a cluster takes part.
-template <class Way>
+template <class Way, int kWays>
 __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   const int32_t slot = args.slot_at[i];
   if (slot < 0) return;
@@ -258,7 +279,7 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   const bool sums = args.y == nullptr;
   const int64_t end = std::min(args.tile_end, CeilDiv(w.n, kTileRows));
   const TileProduct product =
-      ProductOf<Way::kFormat>(w, args.tile_begin, end, Way::kWarps, args.numerics == Numerics::kExact, sums);
+      ProductOf<Way::kFormat>(w, args.tile_begin, end, Way::kWarps, kWays, args.numerics == Numerics::kExact, sums);
   if (product.tile >= product.tile_end) return;
   const int32_t pair = args.order[i];
   const int64_t token = pair / args.top_k;
@@ -272,21 +293,21 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   row.y_rows = nullptr;
   row.y_first = sums ? token : i;
   row.y_stride = args.y_stride;
-  Way::template Multiply<1>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
+  Way::template Multiply<1, kWays>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
 }
 
 /// One position a block; of float sums, one token, its positions in ascending order.
-template <class Way>
+template <class Way, int kWays>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGemmKernel(const ExpertGemm::Args args) {
   BeginKernel();
   const int64_t row = blockIdx.x;
   if (args.sums_fast == nullptr) {
-    MultiplyPair<Way>(args, row);
+    MultiplyPair<Way, kWays>(args, row);
     return;
   }
   for (int64_t i = 0; i < args.pairs; ++i) {
     if (args.order[i] / args.top_k != row) continue;
-    MultiplyPair<Way>(args, i);
+    MultiplyPair<Way, kWays>(args, i);
     __syncthreads();
   }
 }
@@ -295,8 +316,10 @@ __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGe
 template <class Way>
 void LaunchPairs(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t tiles) {
   const int64_t rows = args.sums_fast != nullptr ? args.pairs / args.top_k : args.pairs;
-  TileLaunchOf<Way, 1>(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr)
-      .Run(ExpertGemmKernel<Way>, args);
+  const TileLaunch launch =
+      TileLaunchOf<Way, 1>(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr);
+  if (launch.ways == 1) return launch.Run(ExpertGemmKernel<Way, 1>, args);
+  launch.Run(ExpertGemmKernel<Way, Way::MostWays(1)>, args);
 }
 
 /// Whether the experts' positions fill panels, and all matrices fit them.

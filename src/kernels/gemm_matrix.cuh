@@ -38,11 +38,15 @@ __device__ inline void ReadActivations(const float* row, int column, int end, fl
 /// Warps of a block that multiplies a few rows; each has one tile.
 inline constexpr int kMatrixWarps = 4;
 
+/// Columns of x that it holds at once.
+constexpr int HeldColumns(WeightFormat format, int rows) {
+  return rows == 1 ? 4096 : (format == WeightFormat::kBF16 ? 6144 : 8192) / rows;
+}
+
 /// Shared memory of such a block: activations, and at the end the totals of its warps.
 template <WeightFormat kFormat, int kRows>
 struct MatrixShared {
-  // Of x, held at once.
-  static constexpr int kColumns = kRows == 1 ? 4096 : (kFormat == WeightFormat::kBF16 ? 6144 : 8192) / kRows;
+  static constexpr int kColumns = HeldColumns(kFormat, kRows);
   static constexpr int kBlocks = kColumns / kMatrixColumns;
 
   union {
@@ -107,22 +111,27 @@ struct MatrixTotals {
   }
 };
 
-/// Multiplies; every thread of a block of (32, kMatrixWarps) calls it. Leaves are whole blocks of 32 columns.
-template <WeightFormat kFormat, int kRows>
+/// Multiplies; every thread of a block of (32, kMatrixWarps) calls it, of which kWays warps share a tile. Leaves are
+/// whole blocks of 32 columns.
+template <WeightFormat kFormat, int kRows, int kWays>
 __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
   using Totals = MatrixTotals<kFormat, kRows>;
   using Shared = MatrixShared<kFormat, kRows>;
   __shared__ __align__(16) Shared shared;
-  const int width = static_cast<int>(product.w.leaf);
-  const int leaf = width / kMatrixColumns, begin = product.leaf_begin * width;
-  const int end = min(product.leaf_end * width, static_cast<int>(product.w.k));
-  const int64_t number = product.tile + threadIdx.y;
+  const int width = static_cast<int>(product.w.leaf), k = static_cast<int>(product.w.k);
+  const int leaf = width / kMatrixColumns, leaves = product.leaf_end - product.leaf_begin;
+  const int begin = product.leaf_begin * width, end = min(product.leaf_end * width, k);
+  // This warp's tile, and its part of the columns.
+  const int part = static_cast<int>(threadIdx.y) % kWays;
+  const int64_t number = product.tile + static_cast<int>(threadIdx.y) / kWays;
+  const int part_begin = min(begin + leaves * part / kWays * width, end);
+  const int part_end = min(begin + leaves * (part + 1) / kWays * width, end);
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
   const int phase = static_cast<int>(product.w.phase);
-  BlockRing<kFormat> ring(tile, phase + begin, phase + end);
+  BlockRing<kFormat> ring(tile, phase + part_begin, phase + part_end);
   const int64_t warps = static_cast<int64_t>(gridDim.x) * gridDim.y * gridDim.z * kMatrixWarps;
-  const int64_t first = TileBytes<kFormat>(phase + begin), bytes = TileBytes<kFormat>(phase + end) - first;
+  const int64_t first = TileBytes<kFormat>(phase + part_begin), bytes = TileBytes<kFormat>(phase + part_end) - first;
   Fetch(tile + first, std::min(bytes, kFetchedBytes / warps), threadIdx.x, kWarp);
   AwaitPrevious();
   Totals totals(rows);
@@ -136,14 +145,15 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
     if (column > begin) __syncthreads();
     HoldRows<kFormat, kRows>(rows, column, stop, shared);
     __syncthreads();
-    const int blocks = CeilDiv(stop - column, kMatrixColumns);
+    const int from = max(column, part_begin), blocks = CeilDiv(min(stop, part_end) - from, kMatrixColumns);
+    const int at = (from - column) / kMatrixColumns;
 #pragma unroll 1
     for (int place = 0; place < blocks; place += kPlaces) {
 #pragma unroll
       for (int i = 0; i < kPlaces && place + i < blocks; ++i) {
         const typename LeafSums<kFormat, kRows>::Weights weights(ring.blocks[i]);
         ring.LoadAhead(i);
-        sums.Multiply(weights, shared.held, place + i);
+        sums.Multiply(weights, shared.held, at + place + i);
         if (--left == 0) {
           totals.EndLeaf(product.exact, sums);
           left = leaf;
@@ -152,16 +162,21 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
     }
   }
   if (left != leaf) totals.EndLeaf(product.exact, sums);
-  if (product.cluster) {
+  const bool sole = kWays == 1 && !product.cluster;
+  if (!sole) {
     __syncthreads();
 #pragma unroll
     for (int v = 0; v < kRows; ++v) shared.totals[threadIdx.y][v][threadIdx.x] = totals.totals[v];
-    SyncCluster();
+    if (product.cluster) {
+      SyncCluster();
+    } else {
+      __syncthreads();
+    }
   }
 #pragma unroll
   for (int v = 0; v < kRows; ++v) {
     bool writes = true;
-    const int64_t total = product.cluster ? ClusterTotal(shared, v, &writes) : totals.totals[v];
+    const int64_t total = sole ? totals.totals[v] : SharedTotal(shared, v, kWays, product.cluster, &writes);
     const int64_t n = number * kTileRows + Totals::OutputOf(v);
     const int row = Totals::RowOf(v);
     // Rows of a tile beyond the matrix hold zeros or the rest of a block: they raise nothing.

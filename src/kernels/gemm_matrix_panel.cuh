@@ -31,7 +31,8 @@ struct MatrixPanelShared {
 template <int kSums, class Shared, class RowOf, class Sum>
 __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared, int thread, const RowOf& row_of,
                                     const Sum& sum, uint32_t* flags) {
-  if (product.scaled) {
+  // Fast sums meet their scale when they are written.
+  if (product.scaled && product.exact) {
 #pragma unroll
     for (int v = 0; v < kSums; ++v) sum(v) *= shared.scales[row_of(v)];
   }

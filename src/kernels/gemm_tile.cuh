@@ -212,22 +212,29 @@ __device__ void HoldColumns(const TileRows& rows, int column, int end, TileShare
   }
 }
 
-/// The total that stands in `shared` as number `i` of a warp, over all blocks of a cluster, where this block writes it;
-/// else it is of no use.
+/// The sum of the totals that stand in `shared` as number `i` of the `ways` warps that share a tile, over all blocks of
+/// a cluster where that is asked for. Of these warps and blocks one writes it; to the others it is of no use.
 template <class Shared>
-__device__ int64_t ClusterTotal(Shared& shared, int i, bool* writes) {
+__device__ int64_t SharedTotal(Shared& shared, int i, int ways, [[maybe_unused]] bool cluster, bool* writes) {
+  const int warp = static_cast<int>(threadIdx.y), first = warp / ways * ways;
+  const auto of_block = [&](const Shared& block) {
+    int64_t total = 0;
+    for (int w = first; w < first + ways; ++w) total += block.totals[w][i][threadIdx.x];
+    return total;
+  };
+  *writes = i % ways == warp - first;
 #if __CUDA_ARCH__ >= 900
-  const cooperative_groups::cluster_group cluster = cooperative_groups::this_cluster();
-  const unsigned blocks = cluster.num_blocks();
-  *writes = (i + threadIdx.y) % blocks == cluster.block_rank();
-  int64_t total = 0;
-  for (unsigned block = 0; block < blocks && *writes; ++block) {
-    total += cluster.map_shared_rank(&shared, block)->totals[threadIdx.y][i][threadIdx.x];
+  if (cluster) {
+    const cooperative_groups::cluster_group group = cooperative_groups::this_cluster();
+    const unsigned blocks = group.num_blocks();
+    *writes &= static_cast<unsigned>(i + first) / static_cast<unsigned>(ways) % blocks == group.block_rank();
+    int64_t total = 0;
+    for (unsigned block = 0; block < blocks && *writes; ++block)
+      total += of_block(*group.map_shared_rank(&shared, block));
+    return total;
   }
-  return total;
-#else
-  return shared.totals[threadIdx.y][i][threadIdx.x];
 #endif
+  return of_block(shared);
 }
 
 /// Waits for all blocks of a cluster.
@@ -274,8 +281,7 @@ __device__ void MultiplyTiles(const TileProduct& product, const TileRows& rows, 
 #pragma unroll 1
   for (int i = 0; i < rows.count; ++i) {
     bool writes = true;
-    const int64_t total =
-        product.cluster ? ClusterTotal(shared, i, &writes) : shared.totals[threadIdx.y][i][threadIdx.x];
+    const int64_t total = SharedTotal(shared, i, 1, product.cluster, &writes);
     if (real && writes) WriteTotal(out, product.exact, rows.Output(i) + n, rows.Scale(i), total);
   }
   if (chains.flags != kInRange && product.exact && real) {
