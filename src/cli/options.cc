@@ -122,7 +122,7 @@ void SizeFlags::Add(CLI::App* app) {
                   "capacity of a replica's KV cache in tokens; 0: every sequence's context, as far as memory goes");
   app->add_option("--kv-cache-dtype", kv_cache_dtype,
                   "auto: keys and values as they were computed, float32; fp8: E4M3 with a scale for every token and KV "
-                  "head, a quarter of the memory; processor only");
+                  "head, a quarter of the memory");
   app->add_option(
       "--snapshot-slots", snapshot_slots,
       "states of recurrent and sliding-window layers kept for the prefix cache; -1: two for each sequence that "

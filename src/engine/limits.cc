@@ -38,13 +38,6 @@ Status CheckOptions(const EngineOptions& options, int64_t longest) {
   for (const auto& row : rows) {
     if (row.value < row.low || row.value > row.high) return OutOfRange(row.name, row.shown_low, row.high, row.value);
   }
-  if (options.backend != Backend::kCpu && options.kv_dtype != cache::KvDtype::kF32) {
-    return MakeError(
-        Code::kUnsupported,
-        fmt::format("--kv-cache-dtype: expected auto on {}, found {}, which only rows of a processor read; "
-                    "leave it out, or run with --backend cpu",
-                    BackendName(options.backend), cache::KvDtypeName(options.kv_dtype)));
-  }
   if (options.memory_fraction > 0 && options.memory_fraction <= 1) return {};
   return MakeError(Code::kUsage, fmt::format("--memory-fraction: expected more than 0, at most 1, found {}; choose a "
                                              "value in that range",

@@ -8,6 +8,7 @@
 
 #include "kernels/kernel.h"
 #include "kernels/token_span.h"
+#include "quant/convert.h"
 
 namespace trivet::kernels {
 
@@ -20,9 +21,15 @@ inline constexpr int64_t kBlockKeys = 64;
 /// exact.
 constexpr int64_t KvCodeBytes(int64_t dim) { return kBlockKeys * (dim + 1); }
 
+/// The code of a value under its row's scale. A row that is not finite stays so: its scale is no number, its codes are
+/// zeros.
+constexpr std::byte ToKvCode(float value, uint8_t scale) {
+  return std::byte{scale == 255 ? uint8_t{0} : quant::ToE4M3(value / quant::FromE8M0(scale))};
+}
+
 /// One layer's cache, both parts aligned to 16 bytes. Page p, KV head h: keys at keys + (p * kv_heads + h) * 64 * D as
 /// [D, 64], values at values + (p * kv_heads + h) * 64 * Dv as [64, Dv]; or codes at key_codes + (p * kv_heads + h) *
-/// KvCodeBytes(D) and likewise, which only rows of a processor read. Two of the four pointers are null.
+/// KvCodeBytes(D) and likewise. Two of the four pointers are null.
 struct KvPages {
   float* keys = nullptr;
   float* values = nullptr;

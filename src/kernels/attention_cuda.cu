@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/attention.h"
+#include "kernels/cuda_e4m3.cuh"
 #include "kernels/cuda_fetch.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/elementary.h"
+#include "quant/quantize.h"
 
 namespace trivet::kernels {
 namespace {
@@ -21,25 +23,151 @@ struct PageSums {
   __device__ float Max() const { return max[1] > max[0] ? max[1] : max[0]; }
 };
 
-// One page as one query sees it.
-struct PageView {
-  const float* keys;
-  const float* values;
-  int from, visible;  // keys [from, visible) are seen
-};
-
 // This thread's place in its team.
 __device__ int Member() { return static_cast<int>(threadIdx.y) % 2 * kWarp + static_cast<int>(threadIdx.x); }
 
-// The score of the thread's key against q.
-__device__ float Score(const Attention::Args& args, const PageView& page, const float* q) {
-  const float* key = page.keys + Member();
-  const int key_dim = static_cast<int>(args.cache.head_dim);
-  float score = 0;
+// kEach neighbouring floats.
+template <int kEach>
+struct alignas(kEach * sizeof(float)) Floats {
+  float at[kEach];
+};
+
+// Keys and values of one page and KV head, kept as floats. Both kinds of page have
+//   kCodes          whether they are codes under scales
+//   kBlocks         blocks that a multiprocessor should hold; 0: as the compiler finds best
+//   kValuesAhead    values that a thread loads before it uses them
+//   Prefetch        asks for what a team will read
+//   Dot             the chain over channels of q * the thread's key, called by whole warps; `seen` says whether its
+//                   value counts, and `moderate` whether Moderate holds for all of q
+//   Value<n, kIn>   channels [d, d + n) of value j, where n divides d and `dim`; without its scale where kIn says that
+//                   the weight has it
+class FloatPage {
+ public:
+  static constexpr bool kCodes = false;
+  static constexpr int kBlocks = 0, kValuesAhead = 16;
+  __device__ FloatPage(const KvPages& cache, int64_t page, int64_t head)
+      : keys_(cache.keys + cache.Offset(page, head)), values_(cache.values + cache.ValueOffset(page, head)) {}
+
+  __device__ void Prefetch(const KvPages& cache) const {
+    constexpr int64_t kRow = kBlockKeys * sizeof(float);
+    Fetch(keys_, kRow * cache.head_dim, Member(), kTeam);
+    Fetch(values_, kRow * cache.ValueDim(), Member(), kTeam);
+  }
+  __device__ float Dot(const float* q, int dim, bool /*seen*/, bool /*moderate*/) const {
+    const float* key = keys_ + Member();
+    float sum = 0;
 #pragma unroll 32
-  for (int d = 0; d < key_dim; ++d) score = std::fma(q[d], key[d * kBlockKeys], score);
-  score *= args.scale;
-  return args.softcap > 0 ? SoftCap<ScalarOps>(score, args.softcap) : score;
+    for (int d = 0; d < dim; ++d) sum = std::fma(q[d], key[d * kBlockKeys], sum);
+    return sum;
+  }
+  template <int kEach, bool kScaleInWeight>
+  __device__ Floats<kEach> Value(int j, int d, int dim) const {
+    return *reinterpret_cast<const Floats<kEach>*>(values_ + j * dim + d);
+  }
+
+ private:
+  const float *keys_, *values_;
+};
+
+// Whether chains over numbers that are zero or of this size, and over codes times a scale that is, stay away from the
+// ends of float32: their exact sums are multiples of 2^-(48 + 23 + 9 + 48) and below 2^(48 + 9 + 48) a channel. A
+// scale, a power of two, may then be multiplied before such a chain or behind it, and the bits are the same.
+__device__ bool Moderate(float x) { return x == 0 || (std::fabs(x) >= 0x1p-48F && std::fabs(x) <= 0x1p48F); }
+
+// The same, kept as codes. What their scales multiply is exact (KvCodeBytes).
+class CodePage {
+ public:
+  static constexpr bool kCodes = true;
+  static constexpr int kBlocks = 2, kValuesAhead = 8;
+  __device__ CodePage(const KvPages& cache, int64_t page, int64_t head)
+      : keys_(cache.KeyCodes(page, head)), values_(cache.ValueCodes(page, head)) {}
+
+  __device__ void Prefetch(const KvPages& cache) const {
+    Fetch(keys_, KvCodeBytes(cache.head_dim), Member(), kTeam);
+    Fetch(values_, KvCodeBytes(cache.ValueDim()), Member(), kTeam);
+  }
+  __device__ float Dot(const float* q, int dim, bool seen, bool moderate) const {
+    const float scale = Scale(keys_[kBlockKeys * dim + Member()]);
+    const bool behind = __all_sync(kAllLanes, !seen || (moderate && Moderate(scale)));
+    return behind ? Chain<true>(q, dim, scale) * scale : Chain<false>(q, dim, scale);
+  }
+  // Of value j.
+  __device__ float ValueScale(int j, int dim) const { return Scale(values_[kBlockKeys * dim + j]); }
+  template <int kEach, bool kScaleInWeight>
+  __device__ Floats<kEach> Value(int j, int d, int dim) const {
+    const std::byte* from = values_ + j * dim + d;
+    Floats<kEach> value;
+    if constexpr (kEach == 4) {
+      const uint32_t word = *reinterpret_cast<const uint32_t*>(from);
+      const float2 low = PairFromE4M3(word), high = PairFromE4M3(word >> 16);
+      value = {low.x, low.y, high.x, high.y};
+    } else if constexpr (kEach == 2) {
+      const float2 pair = PairFromE4M3(*reinterpret_cast<const uint16_t*>(from));
+      value = {pair.x, pair.y};
+    } else {
+      value = {PairFromE4M3(std::to_integer<uint32_t>(*from)).x};
+    }
+    if constexpr (!kScaleInWeight) {
+      for (float& x : value.at) x *= ValueScale(j, dim);
+    }
+    return value;
+  }
+
+ private:
+  // All codes of a row of zeros are zeros: any scale serves, so it has one that is moderate.
+  static __device__ float Scale(std::byte byte) {
+    return byte == std::byte{0} ? 1.0F : quant::FromE8M0(std::to_integer<uint8_t>(byte));
+  }
+  // Over codes alone, or over what they stand for.
+  template <bool kCodesAlone>
+  __device__ float Chain(const float* q, int dim, float scale) const {
+    // A lane loads four keys of one channel, and exchanges them for four channels of its own key.
+    const std::byte* from = keys_ + static_cast<int>(threadIdx.x) % 4 * kBlockKeys + Member() / 4 * 4;
+    constexpr int kAhead = kCodesAlone ? 16 : 4;  // words that are loaded before they are used
+    const int fours = dim / 4;
+    float sum = 0;
+    for (int begin = 0; begin < fours; begin += kAhead) {
+      uint32_t words[kAhead];
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (begin + i < fours) {
+          words[i] = *reinterpret_cast<const uint32_t*>(from + static_cast<int64_t>(begin + i) * 4 * kBlockKeys);
+        }
+      }
+#pragma unroll
+      for (int i = 0; i < kAhead; ++i) {
+        if (begin + i < fours) {
+          const uint32_t word = TransposeBytes<1>(words[i]);
+          const float4 by = reinterpret_cast<const float4*>(q)[begin + i];
+          const float2 low = PairFromE4M3(word), high = PairFromE4M3(word >> 16);
+          sum = std::fma(by.x, kCodesAlone ? low.x : low.x * scale, sum);
+          sum = std::fma(by.y, kCodesAlone ? low.y : low.y * scale, sum);
+          sum = std::fma(by.z, kCodesAlone ? high.x : high.x * scale, sum);
+          sum = std::fma(by.w, kCodesAlone ? high.y : high.y * scale, sum);
+        }
+      }
+    }
+    for (int d = fours * 4; d < dim; ++d) {
+      const float key = PairFromE4M3(std::to_integer<uint32_t>(keys_[d * kBlockKeys + Member()])).x;
+      sum = std::fma(q[d], kCodesAlone ? key : key * scale, sum);
+    }
+    return sum;
+  }
+
+  const std::byte *keys_, *values_;
+};
+
+// One page as one query sees it.
+template <class Page>
+struct PageView {
+  Page page;
+  int from, visible;  // keys [from, visible) are seen
+};
+
+// A chain's sum as a score.
+__device__ float Score(const Attention::Args& args, float sum) {
+  sum *= args.scale;
+  return args.softcap > 0 ? SoftCap<ScalarOps>(sum, args.softcap) : sum;
 }
 
 // The largest score of a warp's keys that are seen.
@@ -60,20 +188,15 @@ __device__ float PageSum(const float* p) {
   return sum;
 }
 
-// kEach neighbouring floats.
-template <int kEach>
-struct alignas(kEach * sizeof(float)) Floats {
-  float at[kEach];
-};
-
 // o[d] = chain over the page's visible keys of p * v, by a team; a thread has kEach channels at a time.
-template <int kEach>
-__device__ void Values(const PageView& page, int dim, const float* p, float* o) {
+template <int kEach, bool kScaleInWeight, class Page>
+__device__ void Channels(const PageView<Page>& view, int dim, const float* p, float* o) {
+  constexpr int kUnroll = kScaleInWeight ? Page::kValuesAhead : 4;
   for (int d = Member() * kEach; d < dim; d += kTeam * kEach) {
     Floats<kEach> sum = {};
-#pragma unroll 16
-    for (int j = page.from; j < page.visible; ++j) {
-      const auto value = *reinterpret_cast<const Floats<kEach>*>(page.values + j * dim + d);
+#pragma unroll kUnroll
+    for (int j = view.from; j < view.visible; ++j) {
+      const Floats<kEach> value = view.page.template Value<kEach, kScaleInWeight>(j, d, dim);
 #pragma unroll
       for (int i = 0; i < kEach; ++i) sum.at[i] = std::fma(p[j], value.at[i], sum.at[i]);
     }
@@ -81,11 +204,25 @@ __device__ void Values(const PageView& page, int dim, const float* p, float* o) 
   }
 }
 
+template <bool kScaleInWeight, class Page>
+__device__ void Values(const PageView<Page>& view, int dim, const float* p, float* o) {
+  if (dim % 4 == 0 && dim > 2 * kTeam) {
+    Channels<4, kScaleInWeight>(view, dim, p, o);
+  } else if (dim % 2 == 0) {
+    Channels<2, kScaleInWeight>(view, dim, p, o);
+  } else {
+    Channels<1, kScaleInWeight>(view, dim, p, o);
+  }
+}
+
 // One query head of one token a block: teams take a page each, then all threads merge them in ascending order.
-// Shared memory: p of every team, o of every team, the output, q.
-__global__ void __launch_bounds__(kBlock) AttentionKernel(const Attention::Args args, int64_t first_token) {
+// Shared memory: p of every team, o of every team, the output, q; of codes, p times the values' scales behind p.
+template <class Page>
+__global__ void __launch_bounds__(kBlock, Page::kBlocks)
+    AttentionKernel(const Attention::Args args, int64_t first_token) {
   extern __shared__ __align__(16) float shared[];
   __shared__ PageSums sums[kPages];
+  __shared__ bool scales_in[kPages][2];  // of codes, by warp: whether all that it sees may be weighted by p * scale
   const int64_t t = first_token + blockIdx.y, head = blockIdx.x, kv = args.q_to_kv[head];
   const int64_t item = t * args.cache.kv_heads + kv;
   const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
@@ -94,36 +231,52 @@ __global__ void __launch_bounds__(kBlock) AttentionKernel(const Attention::Args 
   const int team = static_cast<int>(threadIdx.y) / 2;
   // What is decoded finds its pages in memory, far away, and the kernel before this one writes one row of them at most.
   if (span.count == 1 && first + team <= last) {
-    const int64_t page = span.pages[first + team];
-    constexpr int64_t kRow = kBlockKeys * sizeof(float);
-    Fetch(args.cache.keys + args.cache.Offset(page, kv), kRow * args.cache.head_dim, Member(), kTeam);
-    Fetch(args.cache.values + args.cache.ValueOffset(page, kv), kRow * args.cache.ValueDim(), Member(), kTeam);
+    Page(args.cache, span.pages[first + team], kv).Prefetch(args.cache);
   }
   BeginKernel();
   if (item < args.begin || item >= args.end) return;
   const int key_dim = static_cast<int>(args.cache.head_dim), dim = static_cast<int>(args.cache.ValueDim());
   const int warp = static_cast<int>(threadIdx.y), thread = warp * kWarp + static_cast<int>(threadIdx.x);
   const int padded = (dim + 3) / 4 * 4;
-  float *const p = shared, *const o = p + kPages * kBlockKeys, *const out = o + kPages * padded,
-               *const q = out + padded;
+  float *const p = shared, *const scaled_p = p + (Page::kCodes ? kPages * kBlockKeys : 0),
+               *const o = scaled_p + kPages * kBlockKeys, *const out = o + kPages * padded, *const q = out + padded;
   const float* from = args.q + t * args.q_stride + head * args.q_head_stride;
-  for (int d = thread; d < key_dim; d += kBlock) q[d] = from[d];
+  bool moderate = true;
+  for (int d = thread; d < key_dim; d += kBlock) {
+    q[d] = from[d];
+    if constexpr (Page::kCodes) moderate &= Moderate(q[d]);
+  }
   float max = 0, sum = 0;
-  __syncthreads();
+  if constexpr (Page::kCodes) {
+    moderate = __syncthreads_and(moderate) != 0;
+  } else {
+    __syncthreads();
+  }
   for (int64_t base = first; base <= last; base += kPages) {
     const int64_t block = base + team;
     const bool taken = block <= last;
     const int64_t page = taken ? span.pages[block] : 0;
-    const PageView view{args.cache.keys + args.cache.Offset(page, kv),
-                        args.cache.values + args.cache.ValueOffset(page, kv),
-                        static_cast<int>(std::max<int64_t>(0, oldest - block * kBlockKeys)),
-                        static_cast<int>(std::min<int64_t>(+kBlockKeys, position + 1 - block * kBlockKeys))};
+    const PageView<Page> view{Page(args.cache, page, kv),
+                              static_cast<int>(std::max<int64_t>(0, oldest - block * kBlockKeys)),
+                              static_cast<int>(std::min<int64_t>(+kBlockKeys, position + 1 - block * kBlockKeys))};
     const bool seen = taken && Member() >= view.from && Member() < view.visible;
-    const float score = taken ? Score(args, view, q) : 0.0F;
+    float value_scale = 1;
+    if constexpr (Page::kCodes) {
+      if (seen) value_scale = view.page.ValueScale(Member(), dim);
+    }
+    const float score = taken ? Score(args, view.page.Dot(q, key_dim, seen, moderate)) : 0.0F;
     const float largest = WarpMax(score, seen);
     if (threadIdx.x == 0) sums[team].max[warp % 2] = largest;
     __syncthreads();
-    p[team * kBlockKeys + Member()] = seen ? Exp<ScalarOps>(score - sums[team].Max()) : 0.0F;
+    const float weight = seen ? Exp<ScalarOps>(score - sums[team].Max()) : 0.0F;
+    p[team * kBlockKeys + Member()] = weight;
+    if constexpr (Page::kCodes) {
+      // Weight * (code * scale) is (weight * scale) * code where both products in brackets are exact.
+      const float scaled = weight * value_scale;
+      scaled_p[team * kBlockKeys + Member()] = scaled;
+      const bool exact = __all_sync(kAllLanes, !seen || (value_scale <= 0x1p48F && scaled >= 0x1p-126F));
+      if (threadIdx.x == 0) scales_in[team][warp % 2] = exact;
+    }
     __syncthreads();
     if (taken) {
       const float* of_team = p + team * kBlockKeys;
@@ -131,12 +284,14 @@ __global__ void __launch_bounds__(kBlock) AttentionKernel(const Attention::Args 
         const float total = PageSum(of_team);
         if (threadIdx.x == 0) sums[team].sum = total;
       }
-      if (dim % 4 == 0 && dim > 2 * kTeam) {
-        Values<4>(view, dim, of_team, o + team * padded);
-      } else if (dim % 2 == 0) {
-        Values<2>(view, dim, of_team, o + team * padded);
+      if constexpr (Page::kCodes) {
+        if (scales_in[team][0] && scales_in[team][1]) {
+          Values<true>(view, dim, scaled_p + team * kBlockKeys, o + team * padded);
+        } else {
+          Values<false>(view, dim, of_team, o + team * padded);
+        }
       } else {
-        Values<1>(view, dim, of_team, o + team * padded);
+        Values<true>(view, dim, of_team, o + team * padded);
       }
     }
     __syncthreads();
@@ -168,12 +323,31 @@ __global__ void __launch_bounds__(kBlock) AttentionKernel(const Attention::Args 
 void AttentionCuda(const Attention::Args& args) {
   if (args.begin >= args.end || args.q_heads == 0) return;
   const int64_t padded = CeilDiv(args.cache.ValueDim(), 4) * 4;
-  const int64_t floats = kPages * (kBlockKeys + padded) + padded + args.cache.head_dim;
+  const bool codes = args.cache.key_codes != nullptr;
+  const auto kernel = codes ? AttentionKernel<CodePage> : AttentionKernel<FloatPage>;
+  const int64_t floats = kPages * ((codes ? 2 : 1) * kBlockKeys + padded) + padded + args.cache.head_dim;
   ForRows(args.begin / args.cache.kv_heads, CeilDiv(args.end, args.cache.kv_heads), [&](int64_t first, unsigned count) {
     const dim3 grid(static_cast<unsigned>(args.q_heads), count), block(kWarp, kBlock / kWarp);
-    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float)}, AttentionKernel, args, first);
+    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float)}, kernel, args, first);
   });
   CheckLaunch("attention/cuda");
+}
+
+// Where a token's keys and values go.
+struct KvPlace {
+  int64_t page, slot;
+};
+
+__device__ KvPlace PlaceOf(const KvWrite::Args& args, int64_t t) {
+  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
+  const int64_t position = span.start + t - span.token_begin;
+  return {span.pages[position / kBlockKeys], position % kBlockKeys};
+}
+
+// The values of token t, a head after the other.
+__device__ const float* ValuesOf(const KvWrite::Args& args, int64_t t) {
+  return (args.values == nullptr ? args.kv + args.cache.kv_heads * args.cache.head_dim : args.values) +
+         t * args.kv_stride;
 }
 
 // One channel of one head of one token a thread.
@@ -182,26 +356,48 @@ __global__ void KvWriteKernel(const KvWrite::Args args) {
   const int64_t dim = args.cache.head_dim, value_dim = args.cache.ValueDim(), heads = args.cache.kv_heads;
   const int64_t i = GlobalThread(), t = args.begin + blockIdx.y;
   if (i >= heads * (dim + value_dim)) return;
-  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
-  const int64_t position = span.start + t - span.token_begin;
-  const int64_t page = span.pages[position / kBlockKeys], slot = position % kBlockKeys;
-  const float* from = args.kv + t * args.kv_stride;
+  const KvPlace place = PlaceOf(args, t);
   if (i < heads * dim) {
     const int64_t h = i / dim, d = i % dim;
-    args.cache.keys[args.cache.Offset(page, h) + d * kBlockKeys + slot] = from[i];
+    args.cache.keys[args.cache.Offset(place.page, h) + d * kBlockKeys + place.slot] = args.kv[t * args.kv_stride + i];
     return;
   }
   const int64_t at = i - heads * dim, h = at / value_dim, d = at % value_dim;
-  const float value = args.values == nullptr ? from[i] : args.values[t * args.kv_stride + at];
-  args.cache.values[args.cache.ValueOffset(page, h) + slot * value_dim + d] = value;
+  args.cache.values[args.cache.ValueOffset(place.page, h) + place.slot * value_dim + d] = ValuesOf(args, t)[at];
+}
+
+// The key or the value of one head of one token a warp, as codes: all keys, then all values.
+__global__ void KvCodesKernel(const KvWrite::Args args) {
+  BeginKernel();
+  const int64_t heads = args.cache.kv_heads, t = args.begin + blockIdx.y;
+  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, h = row % heads;
+  if (row >= 2 * heads) return;
+  const bool key = row < heads;
+  const int64_t dim = key ? args.cache.head_dim : args.cache.ValueDim();
+  const float* from = (key ? args.kv + t * args.kv_stride : ValuesOf(args, t)) + h * dim;
+  uint32_t largest = 0;  // as quant::LargestMagnitude has it
+  for (int64_t d = threadIdx.x; d < dim; d += kWarp) largest = max(largest, __float_as_uint(from[d]) & 0x7FFFFFFFU);
+  const uint8_t scale = quant::Fp8Exponent(__uint_as_float(__reduce_max_sync(kAllLanes, largest)));
+  const KvPlace place = PlaceOf(args, t);
+  std::byte* const codes = key ? args.cache.KeyCodes(place.page, h) : args.cache.ValueCodes(place.page, h);
+  for (int64_t d = threadIdx.x; d < dim; d += kWarp) {
+    codes[key ? d * kBlockKeys + place.slot : place.slot * dim + d] = ToKvCode(from[d], scale);
+  }
+  if (threadIdx.x == 0) codes[kBlockKeys * dim + place.slot] = std::byte{scale};
 }
 
 void KvWriteCuda(const KvWrite::Args& args) {
-  const int64_t channels = args.cache.kv_heads * (args.cache.head_dim + args.cache.ValueDim());
+  const bool codes = args.cache.key_codes != nullptr;
+  const int64_t heads = args.cache.kv_heads, channels = heads * (args.cache.head_dim + args.cache.ValueDim());
   ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
     KvWrite::Args part = args;
     part.begin = begin;
-    StartKernel({dim3(BlocksFor(channels, kThreads), count), kThreads}, KvWriteKernel, part);
+    if (codes) {
+      constexpr int kRows = kThreads / kWarp;
+      StartKernel({dim3(BlocksFor(2 * heads, kRows), count), dim3(kWarp, kRows)}, KvCodesKernel, part);
+    } else {
+      StartKernel({dim3(BlocksFor(channels, kThreads), count), kThreads}, KvWriteKernel, part);
+    }
   });
   CheckLaunch("kv_write/cuda");
 }

@@ -14,15 +14,11 @@
 namespace trivet::kernels {
 namespace {
 
-// Stores one row of `dim` values as codes `stride` apart, and its scale. A row that is not finite stays so: its scale
-// is no number.
+// Stores one row of `dim` values as codes `stride` apart, and its scale.
 void EncodeRow(const float* values, int64_t dim, std::byte* codes, int64_t stride, std::byte* scale) {
   const uint8_t exponent = quant::Fp8Exponent(quant::LargestMagnitude({values, static_cast<size_t>(dim)}));
-  const float unit = quant::FromE8M0(exponent);
   *scale = std::byte{exponent};
-  for (int64_t d = 0; d < dim; ++d) {
-    codes[d * stride] = std::byte{std::isfinite(unit) ? quant::ToE4M3(values[d] / unit) : uint8_t{0}};
-  }
+  for (int64_t d = 0; d < dim; ++d) codes[d * stride] = ToKvCode(values[d], exponent);
 }
 
 float Decode(std::byte code, std::byte scale) {

@@ -3,10 +3,9 @@
 // decoded four columns at a time when they are used. Every weight is the value that weight_element.h gives it.
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
+#include "kernels/cuda_e4m3.cuh"
 #include "kernels/cuda_launch.cuh"
 #include "kernels/weight_element.h"
 
@@ -17,13 +16,6 @@ __device__ inline uint32_t LoadOnce(const std::byte* from) {
   uint32_t word = 0;
   asm volatile("ld.global.nc.L1::no_allocate.b32 %0, [%1];" : "=r"(word) : "l"(from));
   return word;
-}
-
-/// Two F16 by their bits.
-__device__ inline __half2 HalvesOf(uint32_t bits) {
-  __half2 halves;
-  memcpy(&halves, &bits, sizeof(bits));
-  return halves;
 }
 
 /// Readers have
@@ -254,36 +246,18 @@ struct ChunkReader<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
     scale = __ldg(reinterpret_cast<const float*>(tile + (Block(chunk) + kLayout.scale_at + row * 4)));
   }
   __device__ void Begin() {
-    // A transposition of four by four bytes between four lanes, in two steps.
-    const uint32_t first = threadIdx.x / 8 % 2 == 0 ? 0x6240U : 0x3715U;
-    const uint32_t second = threadIdx.x < 16 ? 0x5410U : 0x3276U;
 #pragma unroll
-    for (uint32_t& word : words) {
-      word = __byte_perm(word, __shfl_xor_sync(kAllLanes, word, 8), first);
-      word = __byte_perm(word, __shfl_xor_sync(kAllLanes, word, 16), second);
-    }
+    for (uint32_t& word : words) word = TransposeBytes<8>(word);
   }
   __device__ bool Usual() const { return true; }
   template <int q, bool kUsual>
   __device__ void Four(float (&weights)[4]) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      const float2 values = Pair(words[q] >> (16 * i));
+      const float2 values = PairFromE4M3(words[q] >> (16 * i));
       weights[2 * i] = scale * values.x;
       weights[2 * i + 1] = scale * values.y;
     }
-  }
-
- private:
-  // The two codes in the lower half of `bits`.
-  static __device__ float2 Pair(uint32_t bits) {
-#if __CUDA_ARCH__ >= 890
-    uint32_t halves = 0;
-    asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(bits)));
-    return __half22float2(HalvesOf(halves));
-#else
-    return {quant::FromE4M3(static_cast<uint8_t>(bits)), quant::FromE4M3(static_cast<uint8_t>(bits >> 8))};
-#endif
   }
 };
 

@@ -17,7 +17,6 @@ constexpr float kLargestE4M3 = 448;
 constexpr int kLargestE2M1Exponent = 2;  // 6 is 1.5 * 2^2
 constexpr int kE8M0Bias = 127;
 constexpr uint8_t kLargestE8M0 = 254;
-constexpr uint8_t kNanE8M0 = 255;
 constexpr float kE2M1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
 
 }  // namespace
@@ -30,15 +29,6 @@ float LargestMagnitude(std::span<const float> values) {
 }
 
 float Fp8Scale(float largest) { return largest == 0 ? 1.0F : std::max(largest / kLargestE4M3, FLT_MIN); }
-
-uint8_t Fp8Exponent(float largest) {
-  if (largest == 0) return 0;
-  if (!std::isfinite(largest)) return kNanE8M0;
-  // 448 is 1.75 * 2^8.
-  const int exponent = std::ilogb(largest);
-  const int power = exponent - 8 + (std::scalbn(largest, -exponent) > 1.75F ? 1 : 0);
-  return static_cast<uint8_t>(std::max(power + kE8M0Bias, 1));
-}
 
 void EncodeFp8(std::span<const float> values, float scale, std::span<std::byte> codes) {
   CHECK(values.size() == codes.size());

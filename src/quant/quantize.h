@@ -3,6 +3,7 @@
 // is defined to the bit (docs/formats.md).
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -24,7 +25,15 @@ float Fp8Scale(float largest);
 
 /// The E8M0 byte of the smallest power of two that is at least largest / 448, no less than 2^-126; 0 for zero, 255 for
 /// what is not finite.
-uint8_t Fp8Exponent(float largest);
+///   largest  a magnitude
+constexpr uint8_t Fp8Exponent(float largest) {
+  const auto bits = std::bit_cast<uint32_t>(largest);
+  if (bits == 0) return 0;
+  if (bits >= 0x7f800000u) return 255;
+  // 448 is 1.75 * 2^8.
+  const int exponent = static_cast<int>(bits >> 23) - 8 + ((bits & 0x7fffffu) > 0x600000u ? 1 : 0);
+  return static_cast<uint8_t>(exponent < 1 ? 1 : exponent);
+}
 
 /// Codes of values under a scale: value / scale, rounded.
 ///   codes   values.size() bytes

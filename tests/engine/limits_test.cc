@@ -141,16 +141,15 @@ TEST_F(Limits, TheCacheTakesWhatIsLeftOfTheBudget) {
   EXPECT_EQ(before, whole.kv_tokens);
 }
 
-TEST_F(Limits, Fp8HoldsMoreTokensAndStaysOnAProcessor) {
+TEST_F(Limits, Fp8HoldsMoreTokensOnEveryBackend) {
   EngineOptions options, fp8;
   fp8.kv_dtype = cache::KvDtype::kE4M3;
   const plan::RankMemory plain = Size(options).value().memory.ranks[0];
   const int64_t head_dim = small_.model().geometry.attention.head_dim;
-  EXPECT_EQ(Size(fp8).value().memory.ranks[0].kv * 4 * head_dim, plain.kv * (head_dim + 1));
-  fp8.backend = Backend::kCuda;
-  const Result<EngineSizes> refused = Size(fp8);
-  EXPECT_EQ(refused.error().code, Code::kUnsupported);
-  EXPECT_THAT(refused.error().message, HasSubstr("--kv-cache-dtype: expected auto on cuda, found fp8"));
+  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
+    fp8.backend = backend;
+    EXPECT_EQ(Size(fp8).value().memory.ranks[0].kv * 4 * head_dim, plain.kv * (head_dim + 1)) << BackendName(backend);
+  }
 }
 
 TEST_F(Limits, WhatIsPinnedFitsOrIsRefusedWithTheNumbers) {

@@ -21,7 +21,11 @@ struct Shape {
   int64_t window = 0;
   bool sinks = false;
   float softcap = 0;
+  int codes = 0;  // 0: keys and values are floats; else codes, of rows that are 2^-codes to 2^codes times as large
 };
+
+constexpr std::byte kNanCode{0x7f};
+constexpr int kNear = 4, kFar = 60;  // sizes of rows in codes: as models have them, and up to where floats end
 
 // A step over a paged cache. Pages stand in a random order; every number that no query may see is NaN.
 class Problem {
@@ -33,6 +37,10 @@ class Problem {
     const int64_t elements = pages * shape_.kv_heads * kBlockKeys * shape_.dim;
     keys_.assign(static_cast<size_t>(elements), std::numeric_limits<float>::quiet_NaN());
     values_ = keys_;
+    if (shape_.codes > 0) {
+      key_codes_.assign(static_cast<size_t>(pages * shape_.kv_heads * KvCodeBytes(shape_.dim)), kNanCode);
+      value_codes_ = key_codes_;
+    }
     pages_.assign(order.begin(), order.end());
     size_t page = 0;
     for (const auto& [start, count] : shape_.sequences) {
@@ -43,6 +51,8 @@ class Problem {
       tokens_ += count;
     }
     q_ = RandomValues(tokens_ * q_stride(), random);
+    // Beside large rows, queries whose products with small ones underflow, too.
+    for (size_t i = 0; i < q_.size() && shape_.codes >= kFar; i += 5) q_[i] *= 0x1p-100F;
     sinks_ = RandomValues(q_heads(), random, 3);
   }
 
@@ -62,7 +72,10 @@ class Problem {
     args.softcap = shape_.softcap;
     return args;
   }
-  KvPages cache() { return {keys_.data(), values_.data(), shape_.kv_heads, shape_.dim}; }
+  KvPages cache() {
+    if (shape_.codes == 0) return {keys_.data(), values_.data(), shape_.kv_heads, shape_.dim};
+    return {nullptr, nullptr, shape_.kv_heads, shape_.dim, shape_.dim, key_codes_.data(), value_codes_.data()};
+  }
   Guarded<float> Output() const { return Guarded<float>(tokens_ * q_heads() * shape_.dim, 1); }
   // Key or value d of a position of sequence `s`.
   float Key(size_t s, int64_t position, int64_t head, int64_t d) {
@@ -82,22 +95,25 @@ class Problem {
   int64_t At(size_t s, int64_t position, int64_t head) {
     return cache().Offset(spans_[s].pages[position / kBlockKeys], head);
   }
-  void FillPast(const int32_t* pages, int64_t positions, std::mt19937_64* random) {
-    std::uniform_real_distribution<float> uniform(-2, 2);
-    for (int64_t position = 0; position < positions; ++position) {
-      for (int64_t head = 0; head < shape_.kv_heads; ++head) {
-        const int64_t at = cache().Offset(pages[position / kBlockKeys], head), slot = position % kBlockKeys;
-        for (int64_t d = 0; d < shape_.dim; ++d) {
-          keys_[static_cast<size_t>(at + d * kBlockKeys + slot)] = uniform(*random);
-          values_[static_cast<size_t>(at + slot * shape_.dim + d)] = uniform(*random);
-        }
+  // All keys and values of one sequence, written as KvWrite's reference does.
+  void FillPast(const int32_t* pages, int32_t positions, std::mt19937_64* random) {
+    const int64_t rows = 2 * shape_.kv_heads, stride = rows * shape_.dim;
+    std::vector<float> kv = RandomValues(positions * stride, random, 2);
+    for (int64_t row = 0; row < positions * rows && shape_.codes > 0; ++row) {
+      const auto size = static_cast<int>((*random)() % static_cast<uint64_t>(2 * shape_.codes + 1)) - shape_.codes;
+      for (int64_t d = 0; d < shape_.dim; ++d) {
+        float& value = kv[static_cast<size_t>(row * shape_.dim + d)];
+        value = row % 17 == 3 ? std::copysign(0.0F, value) : std::scalbn(value, size);
       }
     }
+    const TokenSpan span{0, positions, 0, 0, pages};
+    KvWriteRef({kv.data(), stride, cache(), std::span(&span, 1), 0, positions});
   }
 
   Shape shape_;
   int64_t tokens_ = 0;
   std::vector<float> keys_, values_, q_, sinks_;
+  std::vector<std::byte> key_codes_, value_codes_;
   std::vector<int32_t> pages_;
   std::vector<TokenSpan> spans_;
 };
@@ -118,7 +134,7 @@ void RunAll(const KernelRow<Attention>& row, Problem* problem, Outputs* outputs)
 }
 
 // Values narrower than keys and a part of them, one KV head for all queries: a latent cache.
-void CompareLatent(RowLog* log, int64_t key_dim, int64_t value_dim, int64_t q_heads) {
+void CompareLatent(RowLog* log, int64_t key_dim, int64_t value_dim, int64_t q_heads, bool codes) {
   std::mt19937_64 random(20);
   constexpr int64_t kTokens = 70;
   const int64_t stride = key_dim + 3;
@@ -128,13 +144,27 @@ void CompareLatent(RowLog* log, int64_t key_dim, int64_t value_dim, int64_t q_he
   const std::vector<TokenSpan> spans = {{0, kTokens, 0, 0, pages.data()}};
   std::vector<float> keys(static_cast<size_t>(2 * kBlockKeys * key_dim)),
       values(static_cast<size_t>(2 * kBlockKeys * value_dim));
-  const KvPages cache{keys.data(), values.data(), 1, key_dim, value_dim};
+  std::vector<std::byte> key_codes(static_cast<size_t>(2 * KvCodeBytes(key_dim)), kNanCode),
+      value_codes(static_cast<size_t>(2 * KvCodeBytes(value_dim)), kNanCode);
+  const KvPages cache = codes ? KvPages{nullptr, nullptr, 1, key_dim, value_dim, key_codes.data(), value_codes.data()}
+                              : KvPages{keys.data(), values.data(), 1, key_dim, value_dim};
   KvWriteRef({kv.data(), stride, cache, spans, 0, kTokens, kv.data()});
-  log->Compare<Attention>("latent " + std::to_string(key_dim), [&](const KernelRow<Attention>& row, Outputs* outputs) {
+  const std::string what = "latent " + std::to_string(key_dim) + (codes ? ", codes" : "");
+  log->Compare<Attention>(what, [&](const KernelRow<Attention>& row, Outputs* outputs) {
     Guarded<float> out(kTokens * q_heads * value_dim, 1);
     row.run({q.data(), q_heads * key_dim, key_dim, q_heads, to_kv.data(), cache, 0.1F, out.data(), spans, 0, kTokens});
     outputs->Take(out);
   });
+}
+
+// `what`, in floats and in codes of both sizes.
+void CompareKinds(RowLog* log, const std::string& what, Shape shape, std::mt19937_64* random) {
+  for (const int codes : {0, kNear, kFar}) {
+    shape.codes = codes;
+    Problem problem(shape, random);
+    log->Compare<Attention>(what + ", codes " + std::to_string(codes),
+                            [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
+  }
 }
 
 }  // namespace
@@ -144,46 +174,70 @@ void CompareAttention(RowLog* log) {
   for (const int64_t dim : {1, 3, 8, 16, 20, 24, 32, 40, 48, 64, 100, 128}) {
     for (const std::vector<int32_t>& heads : HeadMaps()) {
       const int64_t kv_heads = heads.back() + 1;
-      Problem problem({heads, kv_heads, dim, {{0, 3}, {62, 4}, {0, 1}, {130, 5}, {63, 1}}}, &random);
-      log->Compare<Attention>("dim " + std::to_string(dim) + ", " + std::to_string(heads.size()) + " heads",
-                              [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
+      CompareKinds(log, "dim " + std::to_string(dim) + ", " + std::to_string(heads.size()) + " heads",
+                   {heads, kv_heads, dim, {{0, 3}, {62, 4}, {0, 1}, {130, 5}, {63, 1}}}, &random);
     }
   }
   for (const int64_t window : {1, 3, 63, 64, 65, 100}) {
-    Problem problem({{0, 0, 0, 1}, 2, 32, {{0, 70}, {120, 90}}, window, window % 2 == 1, window > 60 ? 2.0F : 0.0F},
-                    &random);
-    log->Compare<Attention>("window " + std::to_string(window),
-                            [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
+    CompareKinds(log, "window " + std::to_string(window),
+                 {{0, 0, 0, 1}, 2, 32, {{0, 70}, {120, 90}}, window, window % 2 == 1, window > 60 ? 2.0F : 0.0F},
+                 &random);
   }
-  Problem every({{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
-  log->Compare<Attention>("200 positions", [&](const auto& row, Outputs* outputs) { RunAll(row, &every, outputs); });
-  CompareLatent(log, 40, 32, 2);
+  CompareKinds(log, "200 positions", {{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
+  for (const bool codes : {false, true}) CompareLatent(log, 40, 32, 2, codes);
   if (!log->large()) return;
   for (const int64_t dim : {64, 128, 256}) {
-    Problem model({{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2, dim, {{0, 3}, {1500, 1}, {640, 1}, {63, 1}, {700, 40}}},
-                  &random);
-    log->Compare<Attention>("long, dim " + std::to_string(dim),
-                            [&](const auto& row, Outputs* outputs) { RunAll(row, &model, outputs); });
+    CompareKinds(log, "long, dim " + std::to_string(dim),
+                 {{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2, dim, {{0, 3}, {1500, 1}, {640, 1}, {63, 1}, {700, 40}}},
+                 &random);
   }
-  CompareLatent(log, 576, 512, 16);
-  CompareLatent(log, 192, 128, 5);
+  for (const bool codes : {false, true}) {
+    CompareLatent(log, 576, 512, 16, codes);
+    CompareLatent(log, 192, 128, 5, codes);
+  }
+}
+
+// Three heads' rows of two sequences, over the borders of pages, as floats and as codes.
+void CompareKvWriteRows(RowLog* log, int64_t dim, int64_t value_dim, std::mt19937_64* random) {
+  constexpr int64_t kHeads = 3, kPages = 9;
+  const std::vector<int32_t> pages = {4, 0, 7, 1, 8};
+  const std::vector<TokenSpan> spans = {
+      {0, 5, 0, 0, pages.data()}, {5, 9, 60, 0, pages.data() + 1}, {14, 1, 128, 0, pages.data() + 2}};
+  constexpr int64_t kTokens = 15;
+  const int64_t stride = kHeads * (dim + value_dim) + 5;
+  std::vector<float> kv = RandomValues(kTokens * stride, random);
+  log->Compare<KvWrite>("dim " + std::to_string(dim), [&](const KernelRow<KvWrite>& row, Outputs* outputs) {
+    Guarded<float> keys(kPages * kHeads * kBlockKeys * dim, 1), values(kPages * kHeads * kBlockKeys * value_dim, 1);
+    std::fill_n(keys.data(), keys.size(), -1.0F);
+    std::fill_n(values.data(), values.size(), -1.0F);
+    row.run({kv.data(), stride, {keys.data(), values.data(), kHeads, dim, value_dim}, spans, 0, kTokens});
+    outputs->Take(keys);
+    outputs->Take(values);
+  });
+  // Every size that a float has, with rows of zeros and rows that are not finite.
+  for (int64_t t = 0; t < kTokens; ++t) {
+    for (int64_t i = 0; i < stride; ++i) {
+      float& value = kv[static_cast<size_t>(t * stride + i)];
+      value = t == 3 ? std::copysign(0.0F, value) : std::scalbn(value, static_cast<int>(t * 19) - 140);
+    }
+  }
+  kv[static_cast<size_t>(5 * stride)] = std::numeric_limits<float>::infinity();
+  kv[static_cast<size_t>(7 * stride + kHeads * dim)] = -std::numeric_limits<float>::quiet_NaN();
+  log->Compare<KvWrite>("codes, dim " + std::to_string(dim), [&](const KernelRow<KvWrite>& row, Outputs* outputs) {
+    Guarded<std::byte> keys(kPages * kHeads * KvCodeBytes(dim), 0), values(kPages * kHeads * KvCodeBytes(value_dim), 0);
+    std::fill_n(keys.data(), keys.size(), kNanCode);
+    std::fill_n(values.data(), values.size(), kNanCode);
+    const KvPages cache{nullptr, nullptr, kHeads, dim, value_dim, keys.data(), values.data()};
+    row.run({kv.data(), stride, cache, spans, 0, kTokens});
+    outputs->Take(keys);
+    outputs->Take(values);
+  });
 }
 
 void CompareKvWrite(RowLog* log) {
   std::mt19937_64 random(22);
-  for (const int64_t dim : {1, 7, 16, 33, 256}) {
-    Problem problem({{0, 1, 2}, 3, dim, {{0, 5}, {60, 9}, {128, 1}}}, &random);
-    const int64_t stride = 2 * 3 * dim + 5;
-    const std::vector<float> kv = RandomValues(problem.tokens() * stride, &random);
-    log->Compare<KvWrite>("dim " + std::to_string(dim), [&](const KernelRow<KvWrite>& row, Outputs* outputs) {
-      Guarded<float> keys(9 * 3 * kBlockKeys * dim, 1), values(9 * 3 * kBlockKeys * dim, 1);
-      std::fill_n(keys.data(), keys.size(), -1.0F);
-      std::fill_n(values.data(), values.size(), -1.0F);
-      row.run({kv.data(), stride, {keys.data(), values.data(), 3, dim}, problem.spans(), 0, problem.tokens()});
-      outputs->Take(keys);
-      outputs->Take(values);
-    });
-  }
+  for (const int64_t dim : {1, 7, 16, 33, 256}) CompareKvWriteRows(log, dim, dim, &random);
+  CompareKvWriteRows(log, 48, 32, &random);
 }
 
 // The definition, in double.
