@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cooperative_groups.h>
+
 #include "kernels/attention.h"
 #include "kernels/cuda_e4m3.cuh"
 #include "kernels/cuda_fetch.cuh"
@@ -13,6 +15,7 @@ constexpr int kThreads = 128;           // of copies
 constexpr int kPages = 8;               // that a block takes at once
 constexpr int kTeam = 64;               // threads that share a page: two warps, of which each thread has one key
 constexpr int kBlock = kPages * kTeam;  // threads of a block
+constexpr int kMostShares = 8;          // blocks of a cluster that share a query's pages
 static_assert(kTeam == kBlockKeys);
 
 // What a page contributes to one query beside its values: the largest scores that its two warps saw, and the sum of its
@@ -22,6 +25,31 @@ struct PageSums {
   float sum;
   __device__ float Max() const { return max[1] > max[0] ? max[1] : max[0]; }
 };
+
+// What pages that are merged in turn are weighted by, and what was merged before them.
+struct Merging {
+  float max[kMostShares * kPages], sum[kMostShares * kPages];    // of each page
+  float keep[kMostShares * kPages], take[kMostShares * kPages];  // of what was merged before it, and of itself
+  float last;                                                    // the largest of all
+};
+
+// The same variable in the shared memory of the cluster's block number `block`.
+template <class T>
+__device__ T* OfBlock(T* own, [[maybe_unused]] int block) {
+#if __CUDA_ARCH__ >= 900
+  return cooperative_groups::this_cluster().map_shared_rank(own, static_cast<unsigned>(block));
+#else
+  return own;
+#endif
+}
+
+// Waits for the threads of all blocks that share the pages.
+__device__ void SyncShares([[maybe_unused]] int shares) {
+#if __CUDA_ARCH__ >= 900
+  if (shares > 1) return cooperative_groups::this_cluster().sync();
+#endif
+  __syncthreads();
+}
 
 // This thread's place in its team.
 __device__ int Member() { return static_cast<int>(threadIdx.y) % 2 * kWarp + static_cast<int>(threadIdx.x); }
@@ -215,13 +243,39 @@ __device__ void Values(const PageView<Page>& view, int dim, const float* p, floa
   }
 }
 
-// One query head of one token a block: teams take a page each, then all threads merge them in ascending order.
+// Fills `merging` for `pages` pages, of which the first is the query's first where `begins` says so; `max` is the
+// largest score before them. Page i's sums are in block i / kPages. By the threads of a block.
+__device__ void WeighPages(const PageSums* sums, int pages, bool begins, float max, Merging& merging) {
+  const int i = static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x);
+  if (i < pages) {
+    const PageSums& page = OfBlock(sums, i / kPages)[i % kPages];
+    merging.max[i] = page.Max();
+    merging.sum[i] = page.sum;
+  }
+  __syncthreads();
+  if (i < pages) {
+    float before = 0, merged = begins ? merging.max[0] : ScalarOps::Max(max, merging.max[0]);
+    for (int j = 1; j <= i; ++j) {
+      before = merged;
+      merged = ScalarOps::Max(merged, merging.max[j]);
+    }
+    const bool first = begins && i == 0;
+    merging.keep[i] = first ? 0.0F : Exp<ScalarOps>((i == 0 ? max : before) - merged);
+    merging.take[i] = Exp<ScalarOps>(merging.max[i] - merged);
+    if (i == pages - 1) merging.last = merged;
+  }
+  __syncthreads();
+}
+
+// One query head of one token a block, or a cluster of blocks along z where the device is not filled otherwise: teams
+// take a page each, then all threads merge them in ascending order, each block some of the channels.
 // Shared memory: p of every team, o of every team, the output, q; of codes, p times the values' scales behind p.
 template <class Page>
 __global__ void __launch_bounds__(kBlock, Page::kBlocks)
     AttentionKernel(const Attention::Args args, int64_t first_token) {
   extern __shared__ __align__(16) float shared[];
   __shared__ PageSums sums[kPages];
+  __shared__ Merging merging;
   __shared__ bool scales_in[kPages][2];  // of codes, by warp: whether all that it sees may be weighted by p * scale
   const int64_t t = first_token + blockIdx.y, head = blockIdx.x, kv = args.q_to_kv[head];
   const int64_t item = t * args.cache.kv_heads + kv;
@@ -229,12 +283,14 @@ __global__ void __launch_bounds__(kBlock, Page::kBlocks)
   const int64_t position = span.start + t - span.token_begin;
   const int64_t oldest = FirstVisible(args, position), first = oldest / kBlockKeys, last = position / kBlockKeys;
   const int team = static_cast<int>(threadIdx.y) / 2;
+  // Few pages need no help.
+  const int shares = last - first < kPages ? 1 : static_cast<int>(gridDim.z), share = static_cast<int>(blockIdx.z);
   // What is decoded finds its pages in memory, far away, and the kernel before this one writes one row of them at most.
-  if (span.count == 1 && first + team <= last) {
-    Page(args.cache, span.pages[first + team], kv).Prefetch(args.cache);
+  if (const int64_t block = first + share * kPages + team; span.count == 1 && block <= last) {
+    Page(args.cache, span.pages[block], kv).Prefetch(args.cache);
   }
   BeginKernel();
-  if (item < args.begin || item >= args.end) return;
+  if (item < args.begin || item >= args.end || share >= shares) return;
   const int key_dim = static_cast<int>(args.cache.head_dim), dim = static_cast<int>(args.cache.ValueDim());
   const int warp = static_cast<int>(threadIdx.y), thread = warp * kWarp + static_cast<int>(threadIdx.x);
   const int padded = (dim + 3) / 4 * 4;
@@ -246,14 +302,16 @@ __global__ void __launch_bounds__(kBlock, Page::kBlocks)
     q[d] = from[d];
     if constexpr (Page::kCodes) moderate &= Moderate(q[d]);
   }
+  const int per_share = (dim + shares - 1) / shares;  // channels that a block merges
+  const int begin = share * per_share, end = min(dim, begin + per_share);
   float max = 0, sum = 0;
   if constexpr (Page::kCodes) {
     moderate = __syncthreads_and(moderate) != 0;
   } else {
     __syncthreads();
   }
-  for (int64_t base = first; base <= last; base += kPages) {
-    const int64_t block = base + team;
+  for (int64_t base = first; base <= last; base += shares * kPages) {
+    const int64_t block = base + share * kPages + team;
     const bool taken = block <= last;
     const int64_t page = taken ? span.pages[block] : 0;
     const PageView<Page> view{Page(args.cache, page, kv),
@@ -294,20 +352,22 @@ __global__ void __launch_bounds__(kBlock, Page::kBlocks)
         Values<true>(view, dim, of_team, o + team * padded);
       }
     }
-    __syncthreads();
-    for (int w = 0; w < kPages && base + w <= last; ++w) {
-      const bool begins = base + w == first;
-      const float page_max = sums[w].Max();
-      const float merged = begins ? page_max : ScalarOps::Max(max, page_max);
-      const float keep = begins ? 0.0F : Exp<ScalarOps>(max - merged);
-      const float take = Exp<ScalarOps>(page_max - merged);
-      for (int d = thread; d < dim; d += kBlock) {
-        out[d] = (begins ? 0.0F : out[d] * keep) + o[w * padded + d] * take;
+    SyncShares(shares);
+    const bool begins = base == first;
+    const int pages = static_cast<int>(std::min<int64_t>(shares * kPages, last - base + 1));
+    WeighPages(sums, pages, begins, max, merging);
+    for (int d = begin + thread; d < end; d += kBlock) {
+      float merged = begins ? 0.0F : out[d];
+#pragma unroll 8
+      for (int i = 0; i < pages; ++i) {
+        const float* of_page = OfBlock(o, i / kPages) + i % kPages * padded;
+        merged = (begins && i == 0 ? 0.0F : merged * merging.keep[i]) + of_page[d] * merging.take[i];
       }
-      sum = sum * keep + sums[w].sum * take;
-      max = merged;
+      out[d] = merged;
     }
-    __syncthreads();
+    for (int i = 0; i < pages; ++i) sum = sum * merging.keep[i] + merging.sum[i] * merging.take[i];
+    max = merging.last;
+    SyncShares(shares);
   }
   float keep = 1;
   const bool sink = args.sinks != nullptr;
@@ -317,7 +377,16 @@ __global__ void __launch_bounds__(kBlock, Page::kBlocks)
     sum = sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
   }
   float* to = args.out + (t * args.q_heads + head) * dim;
-  for (int d = thread; d < dim; d += kBlock) to[d] = (sink ? out[d] * keep : out[d]) / sum;
+  for (int d = begin + thread; d < end; d += kBlock) to[d] = (sink ? out[d] * keep : out[d]) / sum;
+}
+
+// Blocks that share the pages of a query, where there are so many queries: as many as fill the device twice.
+unsigned SharesOf(int64_t queries) {
+  if (!IsHopperOrLater()) return 1;
+  const int64_t blocks = 2 * DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  unsigned shares = kMostShares;
+  while (shares > 1 && queries * shares > blocks) shares /= 2;
+  return shares;
 }
 
 void AttentionCuda(const Attention::Args& args) {
@@ -327,8 +396,9 @@ void AttentionCuda(const Attention::Args& args) {
   const auto kernel = codes ? AttentionKernel<CodePage> : AttentionKernel<FloatPage>;
   const int64_t floats = kPages * ((codes ? 2 : 1) * kBlockKeys + padded) + padded + args.cache.head_dim;
   ForRows(args.begin / args.cache.kv_heads, CeilDiv(args.end, args.cache.kv_heads), [&](int64_t first, unsigned count) {
-    const dim3 grid(static_cast<unsigned>(args.q_heads), count), block(kWarp, kBlock / kWarp);
-    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float)}, kernel, args, first);
+    const unsigned shares = SharesOf(args.q_heads * count);
+    const dim3 grid(static_cast<unsigned>(args.q_heads), count, shares), block(kWarp, kBlock / kWarp);
+    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float), shares}, kernel, args, first);
   });
   CheckLaunch("attention/cuda");
 }

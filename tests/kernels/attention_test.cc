@@ -191,6 +191,14 @@ void CompareAttention(RowLog* log) {
                  {{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2, dim, {{0, 3}, {1500, 1}, {640, 1}, {63, 1}, {700, 40}}},
                  &random);
   }
+  // Few queries of long contexts, whose pages blocks may share; some rounds of them, the last one not full.
+  for (const auto& [start, window] : {std::pair{511, 0}, {575, 0}, {4600, 0}, {9000, 0}, {4600, 3000}, {2000, 100}}) {
+    for (const int64_t dim : {20, 64, 256}) {
+      CompareKinds(log, "few queries after " + std::to_string(start) + ", dim " + std::to_string(dim),
+                   {{0, 0, 1}, 2, dim, {{start, 1}, {700, 2}}, window, window > 0, window > 200 ? 2.0F : 0.0F},
+                   &random);
+    }
+  }
   for (const bool codes : {false, true}) {
     CompareLatent(log, 576, 512, 16, codes);
     CompareLatent(log, 192, 128, 5, codes);
