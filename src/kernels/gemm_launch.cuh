@@ -7,25 +7,25 @@
 
 namespace trivet::kernels {
 
-/// How the leaves of a tile are shared: by `splits` blocks, and inside each by `ways` warps, one or most_ways.
+/// How the leaves of a tile are shared: by `splits` blocks, and inside each by `ways` warps, one or all that may.
 struct Sharing {
   int64_t splits = 1, ways = 1;
 };
 
-/// What ends first of `rows` times `tiles` tiles of `w`, when a device holds `capacity` blocks of Way at once. A warp
-/// takes as long as its leaves, and as 3 in a hundred of them to begin.
-template <class Way>
-Sharing SharingOf(const PackedMatrix& w, int64_t rows, int64_t tiles, int64_t capacity, int64_t most_ways, int64_t held,
-                  bool in_place) {
+/// What ends first of `rows` times `tiles` tiles of `w` on this device. A warp takes as long as its leaves, and as 3 in
+/// a hundred of them to begin.
+template <class Way, int kRows>
+Sharing SharingOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_place) {
+  const int64_t capacity = int64_t{Way::Resident(kRows)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
   const int64_t leaves = std::max<int64_t>(1, CeilDiv(w.k, w.leaf));
   Sharing best;
   double least = 0;
-  for (const int64_t ways : {int64_t{1}, most_ways}) {
+  for (const int64_t ways : {1, Way::MostWays(kRows)}) {
     const int64_t blocks = rows * CeilDiv(tiles * ways, +Way::kWarps);
     // A cluster has at most eight blocks. It needs room for all of them in one part of the device: some stays empty.
     for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); ++splits) {
       const int64_t of_block = CeilDiv(leaves, splits), of_warp = CeilDiv(of_block, ways);
-      if (ways > 1 && (in_place || of_block < ways || of_block * w.leaf > held)) continue;
+      if (ways > 1 && (in_place || of_block < ways || of_block * w.leaf > Way::Held(kRows))) continue;
       const int64_t room = in_place || splits == 1 ? capacity : capacity - capacity / 8;
       const auto rounds = static_cast<double>(CeilDiv(blocks * splits, room));
       const double time = rounds * (static_cast<double>(of_warp) / static_cast<double>(leaves) + 0.03);
@@ -52,11 +52,8 @@ struct TileLaunch {
 /// warps.
 template <class Way, int kRows>
 TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
-  const int64_t capacity = int64_t{Way::Resident(kRows)} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
   const bool shareable = exact && (in_place || IsHopperOrLater());
-  const Sharing sharing =
-      shareable ? SharingOf<Way>(w, rows, tiles, capacity, Way::MostWays(kRows), Way::Held(kRows), in_place)
-                : Sharing{};
+  const Sharing sharing = shareable ? SharingOf<Way, kRows>(w, rows, tiles, in_place) : Sharing{};
   const int64_t blocks = CeilDiv(tiles * sharing.ways, +Way::kWarps);
   return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(sharing.splits)),
           sharing.splits > 1 && !in_place, Way::kWarps, sharing.ways};
@@ -67,15 +64,15 @@ inline bool RowsAreAligned(const float* x, int64_t stride) {
   return reinterpret_cast<uintptr_t>(x) % 16 == 0 && stride % 4 == 0;
 }
 
-/// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for `ways` of their `warps` warps.
-template <WeightFormat kFormat>
-__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, int warps, int ways,
-                                 bool exact, bool in_place) {
-  using Reader = ChunkReader<kFormat>;
+/// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for kWays of their warps.
+template <class Way, int kWays>
+__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, bool exact,
+                                 bool in_place) {
+  using Reader = ChunkReader<Way::kFormat>;
   const int leaves = static_cast<int>(CeilDiv(w.k, w.leaf)), split = static_cast<int>(blockIdx.z);
   const int splits = static_cast<int>(gridDim.z);
-  TileProduct product{w, TileBytes<kFormat>(w.phase + w.k)};
-  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * (warps / ways);
+  TileProduct product{w, TileBytes<Way::kFormat>(w.phase + w.k)};
+  product.tile = tile_begin + static_cast<int64_t>(blockIdx.y) * (Way::kWarps / kWays);
   product.tile_end = tile_end;
   product.leaf_begin = leaves * split / splits;
   product.leaf_end = leaves * (split + 1) / splits;
@@ -124,8 +121,8 @@ template <class Way, int kRows, int kWays>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(kRows))
     GemmKernel(const Gemm::Args args, const PackedMatrix w) {
   LetNextBegin();
-  const TileProduct product = ProductOf<Way::kFormat>(w, args.tile_begin, args.tile_end, Way::kWarps, kWays,
-                                                      args.numerics == Numerics::kExact, args.y == nullptr);
+  const TileProduct product =
+      ProductOf<Way, kWays>(w, args.tile_begin, args.tile_end, args.numerics == Numerics::kExact, args.y == nullptr);
   Way::template Multiply<kRows, kWays>(product, RowsOfBlock(args, kRows),
                                        {args.y, args.sums_fixed, args.sums_fast, args.flags});
 }
@@ -278,8 +275,7 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   const PackedMatrix w = args.w_device[slot];
   const bool sums = args.y == nullptr;
   const int64_t end = std::min(args.tile_end, CeilDiv(w.n, kTileRows));
-  const TileProduct product =
-      ProductOf<Way::kFormat>(w, args.tile_begin, end, Way::kWarps, kWays, args.numerics == Numerics::kExact, sums);
+  const TileProduct product = ProductOf<Way, kWays>(w, args.tile_begin, end, args.numerics == Numerics::kExact, sums);
   if (product.tile >= product.tile_end) return;
   const int32_t pair = args.order[i];
   const int64_t token = pair / args.top_k;
