@@ -89,6 +89,11 @@ records() {
 "$program" bench allreduce --backend cuda || failed=$((failed + 1))
 "$program" bench allreduce --backend cuda --norm 5120 || failed=$((failed + 1))
 for n in "${rank_counts[@]}"; do "$program" bench allreduce --backend cuda --ranks "$n" --soak 10000 || failed=$((failed + 1)); done
+# Shares by weight, of which rank 0 has none; and equal ones in chunks.
+for n in "${rank_counts[@]}"; do
+  "$program" bench allreduce --backend cuda --ranks "$n" --algorithm weighted --weights "$(seq -s, 0 $((n - 1)))" --soak 3000 || failed=$((failed + 1))
+done
+"$program" bench allreduce --backend cuda --algorithm weighted || failed=$((failed + 1))
 "$program" bench allreduce --backend cuda --ranks "$few" --launch processes --transport peer --soak 300 || failed=$((failed + 1))
 models=(models/demo)
 for model in tests/golden/cases/*; do

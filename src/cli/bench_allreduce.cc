@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a sum over ranks costs by size, one by one and inside a recorded graph; and whether very many are right.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/json.h"
+#include "base/list.h"
 #include "base/str.h"
 #include "cli/bench_group.h"
 #include "cli/options.h"
@@ -32,6 +34,7 @@ constexpr int64_t kSizes[] = {1 * kKiB,  4 * kKiB,   8 * kKiB,   16 * kKiB,  32 
 struct Flags {
   GroupFlags group;
   std::string type = "int64", algorithm = "auto", nccl;
+  std::vector<std::string> weights;
   int64_t soak = 0, norm = 0;
   bool compress = false;
 };
@@ -82,17 +85,46 @@ void Print(const Flags& flags, const SizeTimes& size) {
     if (size.nccl) size.nccl->AddTo(&line, "nccl_");
     std::puts(DumpJson(line).c_str());
   } else {
-    std::printf("%10ld bytes  %-8s  %s  %8.2f GB/s%s\n", size.bytes, size.algorithm, size.ours.Text().c_str(),
+    std::printf("%10ld bytes  %-10s  %s  %8.2f GB/s%s\n", size.bytes, size.algorithm, size.ours.Text().c_str(),
                 rate * 1e-3, size.nccl ? fmt::format("   NCCL  {}", size.nccl->Text()).c_str() : "");
   }
   std::fflush(stdout);
 }
 
+// --weights, one for each rank.
+Result<comm::Weights> WeightsOf(const Flags& flags) {
+  TRY_ASSIGN(const std::vector<std::string> texts, ParseLists(flags.weights, "--weights"));
+  std::vector<int64_t> weights;
+  int64_t sum = 0;
+  for (const std::string& text : texts) {
+    TRY_ASSIGN(const int64_t weight, ParseInt(text, "--weights"));
+    if (weight < 0 || weight > comm::Weights::kMost) break;
+    weights.push_back(weight);
+    sum += weight;
+  }
+  if (std::ssize(weights) == flags.group.ranks && weights.size() == texts.size() && sum > 0) {
+    return comm::Weights::Of(weights);
+  }
+  return MakeError(Code::kUsage, fmt::format("--weights: expected a number of 0 to {} for each of {} ranks, not all 0, "
+                                             "found \"{}\"; give such a list",
+                                             comm::Weights::kMost, flags.group.ranks,
+                                             Quote(fmt::format("{}", fmt::join(texts, ",")))));
+}
+
+// How sums are made, as the flags ask for it.
+Status SetForms(const Flags& flags, const GroupRank& rank) {
+  if (!flags.weights.empty()) {
+    TRY_ASSIGN(const comm::Weights weights, WeightsOf(flags));
+    rank.comm.SetWeights(weights);
+  }
+  if (flags.algorithm == "auto") return {};
+  TRY_ASSIGN(const comm::Algorithm algorithm, comm::ParseAlgorithm(flags.algorithm));
+  rank.comm.Insist(algorithm);
+  return {};
+}
+
 template <class T>
 Status TimeSizes(const Flags& flags, const GroupRank& rank) {
-  if (flags.algorithm != "auto") {
-    rank.comm.Insist(flags.algorithm == "one-shot" ? comm::Algorithm::kOneShot : comm::Algorithm::kTwoShot);
-  }
   if (flags.compress) rank.comm.Compress();
   std::unique_ptr<comm::Nccl> nccl;
   if (!flags.nccl.empty()) {
@@ -260,10 +292,15 @@ Status Execute(const Flags& flags) {
     return MakeError(Code::kUsage,
                      fmt::format("--type: expected int64 or float, found \"{}\"; choose one", Quote(flags.type)));
   }
-  if (flags.algorithm != "auto" && flags.algorithm != "one-shot" && flags.algorithm != "two-shot") {
-    return MakeError(Code::kUsage, fmt::format("--algorithm: expected auto, one-shot or two-shot, found \"{}\"; choose "
-                                               "one",
-                                               Quote(flags.algorithm)));
+  if (flags.algorithm != "auto") {
+    TRY(comm::ParseAlgorithm(flags.algorithm));
+  }
+  if (!flags.weights.empty()) {
+    if (flags.algorithm != "weighted") {
+      return MakeError(Code::kUsage, fmt::format("--weights: expected --algorithm weighted, found {}; give it",
+                                                 Quote(flags.algorithm)));
+    }
+    TRY(WeightsOf(flags));
   }
   if (flags.soak < 0 || flags.soak > kMostSums) {
     return MakeError(Code::kUsage, fmt::format("--soak: expected 1 to {} sums, found {}; choose a count in that range",
@@ -285,6 +322,7 @@ Status Execute(const Flags& flags) {
                                  flags.norm));
   }
   TRY(RunGroup(flags.group, [&](const GroupRank& rank) -> Status {
+    TRY(SetForms(flags, rank));
     if (flags.norm > 0) return flags.type == "int64" ? TimeNorms<int64_t>(flags, rank) : TimeNorms<float>(flags, rank);
     if (flags.soak > 0) {
       TRY_ASSIGN(const std::unique_ptr<Soak> soak, Soak::Make(rank));
@@ -307,7 +345,11 @@ std::function<Status()> AddBenchAllReduce(CLI::App* app) {
   auto flags = std::make_shared<Flags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->group.Add(app);
   app->add_option("--type", flags->type, "int64, which exact sums travel as, or float");
-  app->add_option("--algorithm", flags->algorithm, "of sums: one-shot, two-shot, or auto: by size");
+  app->add_option("--algorithm", flags->algorithm, "of sums: one-shot, two-shot, weighted, or auto: by size");
+  app->add_option("--weights", flags->weights,
+                  "with --algorithm weighted: how much of a sum each rank adds, such as 2,2,1; equal when absent, "
+                  "unless the tuning has weights")
+      ->take_all();
   CLI::Option* soak =
       app->add_option("--soak", flags->soak, "instead: check so many sums of sizes and types that change at random");
   RefuseEmpty(app->add_option("--nccl", flags->nccl,

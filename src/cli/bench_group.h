@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "base/result.h"
 #include "comm/communicator.h"
@@ -45,6 +46,11 @@ Result<double> TimeOf(const GroupRank& rank, int64_t calls, const std::function<
 bool Records(const GroupRank& rank);
 /// As TimeOf, of `work` that is recorded once and then repeated as a graph.
 Result<double> GraphTimeOf(const GroupRank& rank, int64_t calls, const std::function<Status()>& work);
+
+/// Bytes per second that each rank writes when it writes to all others at the same time and nobody else does anything:
+/// what its own link carries, however slow one of the others is. Equal where GPUs do not reach each other.
+/// Ranks:  collective; all get the same.
+Result<std::vector<double>> WriteRates(const GroupRank& rank);
 
 /// --tuning, of whatever makes sums.
 void AddTuning(CLI::App* app, std::string* tuning);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the link between every two ranks carries: a word back and forth, and bytes written and read.
+// What the link between every two ranks carries: a word back and forth, and bytes written and read; and what a rank
+// writes to all others at once.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "base/futex.h"
 #include "base/json.h"
 #include "cli/bench_group.h"
+#include "device/buffer.h"
 
 namespace trivet::cli {
 namespace {
@@ -83,6 +85,18 @@ class Prober {
     return link;
   }
 
+  Result<double> WriteToAll(int64_t from) {
+    double rate = 0;
+    for (int64_t round = 0; round < kRounds; ++round) {
+      TRY(rank_.comm.Barrier());
+      if (rank_.comm.rank() != from) continue;
+      TRY_ASSIGN(const double s, Seconds(rank_, [&] { CopyToAll(); }));
+      rate = std::max(rate, static_cast<double>(kCopies * Bytes() * (rank_.comm.size() - 1)) / s);
+    }
+    TRY(rank_.comm.Barrier());
+    return rate;
+  }
+
  private:
   bool gpu() const { return rank_.device.backend() != Backend::kCpu; }
   int64_t Bytes() const { return gpu() ? comm::kPeerPieceBytes : static_cast<int64_t>(copy_.size()); }
@@ -103,6 +117,18 @@ class Prober {
       } else {
         std::byte* there = rank_.group.slot(to, 0);
         write ? std::memcpy(there, copy_.data(), copy_.size()) : std::memcpy(copy_.data(), there, copy_.size());
+      }
+    }
+  }
+
+  void CopyToAll() {
+    for (int64_t i = 0; i < kCopies; ++i) {
+      if (gpu()) {
+        comm::cuda::PushAll(rank_.comm.peer()->peers());
+        continue;
+      }
+      for (int64_t to = 0; to < rank_.comm.size(); ++to) {
+        if (to != rank_.comm.rank()) std::memcpy(rank_.group.slot(to, 0), copy_.data(), copy_.size());
       }
     }
   }
@@ -137,11 +163,38 @@ Status Execute(const GroupFlags& flags) {
         std::fflush(stdout);
       }
     }
+    TRY_ASSIGN(const std::vector<double> rates, WriteRates(rank));
+    for (int64_t from = 0; from < rank.comm.size() && rank.comm.rank() == 0; ++from) {
+      const double rate = rates[static_cast<size_t>(from)];
+      if (flags.json) {
+        std::puts(DumpJson({{"from", from}, {"to", "all"}, {"write_bytes_per_s", rate}}).c_str());
+      } else {
+        std::printf("rank %2ld to all others at once    writes %7.1f GB/s\n", from, rate * 1e-9);
+      }
+    }
     return {};
   });
 }
 
 }  // namespace
+
+Result<std::vector<double>> WriteRates(const GroupRank& rank) {
+  const auto ranks = static_cast<size_t>(rank.comm.size());
+  if (rank.device.backend() != Backend::kCpu && rank.comm.peer() == nullptr) return std::vector<double>(ranks, 1);
+  Prober prober(rank);
+  std::vector<int64_t> rates(ranks);
+  for (size_t from = 0; from < ranks; ++from) {
+    TRY_ASSIGN(const double rate, prober.WriteToAll(static_cast<int64_t>(from)));
+    rates[from] = static_cast<int64_t>(rate);  // 0 on all others: their sum is what `from` has measured
+  }
+  const auto bytes = static_cast<int64_t>(ranks * sizeof(int64_t));
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, bytes, "rates"));
+  rank.device.Upload(buffer.data(), rates.data(), bytes);
+  TRY(rank.comm.AllReduce(buffer.As<int64_t>().first(ranks)));
+  TRY(rank.comm.Wait());
+  rank.device.Download(rates.data(), buffer.data(), bytes);
+  return std::vector<double>(rates.begin(), rates.end());
+}
 
 std::function<Status()> AddBenchPeers(CLI::App* app) {
   auto flags = std::make_shared<GroupFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run

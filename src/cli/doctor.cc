@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -31,6 +32,9 @@ void PrintTuning(const comm::Tuning& tuning, const device::Device& device) {
   for (const comm::TunedWay& of : ways) {
     std::printf("sums             %s: one-shot up to %ld bytes of int64, %ld of float32 (%s)\n", of.way.Name().c_str(),
                 of.one_shot.int64_bytes, of.one_shot.float32_bytes, tuning.path().c_str());
+    if (of.weighted.from_bytes == INT64_MAX) continue;
+    std::printf("sums             %s: by weights %s from %ld bytes\n", of.way.Name().c_str(),
+                fmt::format("{}", fmt::join(of.weighted.weights.All(), ", ")).c_str(), of.weighted.from_bytes);
   }
 }
 

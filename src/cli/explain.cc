@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trivet explain`: what would be chosen, by choosing it; and the first reason against every other row.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <vector>
@@ -36,7 +37,7 @@ struct Made {
   std::string detour;
   bool peer = false;
   comm::CrossoverChoice crossovers;
-  int64_t one_shot_bytes = 0;  // of them, for parts of this type
+  comm::Forms forms;  // of them, for parts of this type
 };
 
 template <class T>
@@ -49,15 +50,21 @@ Status Sum(const GroupRank& rank, const ExplainFlags& flags, Made* made) {
   TRY(rank.comm.Wait());
   if (rank.comm.rank() > 0) return {};
   *made = {rank.comm.last(), rank.comm.detour(), rank.comm.peer() != nullptr, rank.comm.crossovers(),
-           rank.comm.crossovers().one_shot.Of<T>()};
+           rank.comm.FormsOf<T>()};
   return {};
+}
+
+// Why a sum of that size is shared out by weights, or not.
+std::string WeightsReason(const comm::Forms& forms) {
+  if (forms.weighted_bytes == INT64_MAX) return "no weights: trivet tune keeps some where links differ enough";
+  return fmt::format("weights {} from {} bytes", fmt::join(forms.weights.All(), ", "), forms.weighted_bytes);
 }
 
 std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
   std::string no_peer = made.detour;
   if (no_peer.empty()) no_peer = "ranks are on the processor";
-  const bool one = made.facts.actual == comm::AlgorithmName(comm::Algorithm::kOneShot);
-  const std::string size = fmt::format("{} bytes, and one shot goes up to {}", flags.bytes, made.one_shot_bytes);
+  const auto is = [&](comm::Algorithm algorithm) { return made.facts.actual == comm::AlgorithmName(algorithm); };
+  const std::string size = fmt::format("{} bytes, and one shot goes up to {}", flags.bytes, made.forms.one_shot_bytes);
   const std::string as = fmt::format("{} parts of {}, sum in {}, order: {}, rounded: {}", flags.group.ranks,
                                      made.facts.payload, made.facts.accumulate, made.facts.order, made.facts.round_at);
   const bool measured = made.crossovers.measured;
@@ -67,8 +74,9 @@ std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
           {"transport", {"host", !made.peer, made.peer ? "peer stands before it" : "memory that all ranks share"}},
           {"crossover", {"measured", measured, reason}},
           {"crossover", {"built-in", !measured, measured ? "measured on this machine" : "the only one left"}},
-          {"algorithm", {"one-shot", one, size}},
-          {"algorithm", {"two-shot", !one && !flags.compress, size}},
+          {"algorithm", {"one-shot", is(comm::Algorithm::kOneShot), size}},
+          {"algorithm", {"two-shot", is(comm::Algorithm::kTwoShot), size}},
+          {"algorithm", {"weighted", is(comm::Algorithm::kWeighted), WeightsReason(made.forms)}},
           {"algorithm",
            {"compressed", flags.compress,
             flags.compress ? "--compress-sums, whatever the size" : "it changes bits: --compress-sums asks for it"}},

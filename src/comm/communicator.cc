@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "base/check.h"
-#include "base/clock.h"
+#include "comm/host_rules.h"
 #include "comm/wht6.h"
 
 namespace trivet::comm {
@@ -23,29 +23,6 @@ ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t colum
   const int64_t begin = std::clamp(columns.begin, column, column + width);
   const int64_t end = std::clamp(columns.begin + columns.columns, column, column + width);
   return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column};
-}
-
-// How rows come together, and go back.
-constexpr CollectiveFacts kRowsMoved{"gather", "pieces", "pieces", "rows", "f32", "none", "nowhere"};
-
-RowsView RowsFrom(const RowsView& rows, int64_t first) { return {rows.data + first * rows.stride, rows.stride}; }
-
-void CopyRows(const RowsView& from, int64_t count, int64_t columns, float* to, int64_t to_stride) {
-  for (int64_t i = 0; i < count; ++i) std::copy_n(from.data + i * from.stride, columns, to + i * to_stride);
-}
-
-// Rows that pass through a slot at a time.
-int64_t RowsAtOnce(int64_t columns) {
-  const int64_t rows = kSlotBytes / static_cast<int64_t>(sizeof(float)) / std::max<int64_t>(1, columns);
-  CHECK(rows > 0);
-  return rows;
-}
-
-// Rows that every rank has.
-std::vector<int64_t> RowCounts(std::span<const RowRun> runs, int64_t ranks) {
-  std::vector<int64_t> counts(static_cast<size_t>(ranks));
-  for (const RowRun& run : runs) counts[static_cast<size_t>(run.rank)] += run.count;
-  return counts;
 }
 
 // Whether a planted mistake touches what the host sums.
@@ -81,22 +58,15 @@ Communicator::Communicator(Group* group, int64_t rank, const Fault& fault) : gro
   }
 }
 
-// Adds the time of its life to a rank's time in collectives.
-class Communicator::Timer {
- public:
-  explicit Timer(Communicator* comm) : total_(comm->group_->collective_us(comm->rank_)) {}
-  ~Timer() { total_.fetch_add(NowUs() - begin_, std::memory_order_relaxed); }
-
- private:
-  std::atomic<int64_t>& total_;
-  const int64_t begin_ = NowUs();
-};
-
 Status Communicator::Connect(const device::Device& device, Transport transport, const Tuning& tuning) {
   device_ = device;
   TRY(ConnectPeers(transport));
   const std::string machine = tuning.path().empty() ? "" : TuningFingerprint(device);
   crossovers_ = tuning.Choose(machine, {device.backend(), peer_ != nullptr, size()});
+  // What was measured are the links of ranks 0, 1, 2...; those of another part of a group may be others.
+  bool first = true;
+  for (int64_t rank = 0; rank < size(); ++rank) first = first && group_->InWhole(rank) == rank;
+  if (!first) crossovers_.weighted = {Weights::Equal(size())};
   return {};
 }
 
@@ -140,6 +110,12 @@ Status Communicator::Wait() {
 void Communicator::Insist(Algorithm algorithm) {
   const int64_t bytes = algorithm == Algorithm::kOneShot ? INT64_MAX : 0;
   crossovers_.one_shot = {bytes, bytes};
+  crossovers_.weighted.from_bytes = algorithm == Algorithm::kWeighted ? 0 : INT64_MAX;
+}
+
+void Communicator::SetWeights(const Weights& weights) {
+  CHECK(weights.ranks() == size());
+  crossovers_.weighted.weights = weights;
 }
 
 Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values); }
@@ -176,17 +152,17 @@ Status Communicator::Reduce(std::span<T> values) {
   if (peer_ != nullptr) {
     if (group_->aborted()) return group_->AbortError();
     last_.configured = last_.actual = AlgorithmName(Choose<T>(static_cast<int64_t>(values.size_bytes())));
-    peer_->AllReduce(values, crossovers_.one_shot.Of<T>());
+    peer_->AllReduce(values, FormsOf<T>());
     return {};
   }
-  if (size() > 1) {
-    last_.configured =
-        AlgorithmName(Choose<T>(static_cast<int64_t>(std::min(values.size_bytes(), size_t{kHostPieceBytes}))));
+  const Forms forms = FormsOf<T>();
+  const Algorithm configured = forms.Choose(static_cast<int64_t>(values.size_bytes()));
+  Algorithm actual = configured;
+  if (fault_.kind == FaultKind::kFallback) {
+    actual = configured == Algorithm::kOneShot ? Algorithm::kTwoShot : Algorithm::kOneShot;
   }
-  const size_t most = kHostPieceBytes / sizeof(T);
-  for (size_t begin = 0; begin < values.size(); begin += most) {
-    TRY(ReducePiece(values.subspan(begin, std::min(most, values.size() - begin))));
-  }
+  if (size() > 1) last_.configured = AlgorithmName(configured), last_.actual = AlgorithmName(actual);
+  TRY(actual == Algorithm::kOneShot ? ReduceOneShot(values) : ReduceByShares(values, forms.Of(actual)));
   if constexpr (!std::is_same_v<T, uint32_t>) ++site_;
   return {};
 }
@@ -269,32 +245,54 @@ Result<int64_t> Communicator::NextSlots() {
 }
 
 template <class T>
-Status Communicator::ReducePiece(std::span<T> values) {
-  TRY_ASSIGN(const int64_t parity, NextSlots());
-  const auto n = static_cast<int64_t>(values.size());
-  const auto bytes = static_cast<int64_t>(values.size_bytes());
-  std::span<T> part(reinterpret_cast<T*>(group_->slot(rank_, parity)), values.size());
-  device_.Download(part.data(), values.data(), bytes);
+void Communicator::ShowPart(std::span<const T> values, int64_t parity) {
+  const std::span<T> part(reinterpret_cast<T*>(group_->slot(rank_, parity)), values.size());
+  device_.Download(part.data(), values.data(), static_cast<int64_t>(values.size_bytes()));
   if constexpr (!std::is_same_v<T, uint32_t>) Spoil(part);
-  TRY(group_->Barrier(rank_));
-  Algorithm algorithm = Choose<T>(bytes);
-  if (fault_.kind == FaultKind::kFallback) {
-    algorithm = algorithm == Algorithm::kOneShot ? Algorithm::kTwoShot : Algorithm::kOneShot;
-  }
-  // Of the first piece, which none is longer than.
-  if (size() > 1 && last_.actual == "none") last_.actual = AlgorithmName(algorithm);
-  if (algorithm == Algorithm::kOneShot) {
-    const std::span<T> sum = HostOf(values);
+}
+
+template <class T>
+Status Communicator::ReduceOneShot(std::span<T> values) {
+  constexpr size_t kMost = kHostPieceBytes / sizeof(T);
+  for (size_t at = 0; at < values.size(); at += kMost) {
+    const std::span<T> piece = values.subspan(at, std::min(kMost, values.size() - at));
+    TRY_ASSIGN(const int64_t parity, NextSlots());
+    ShowPart<T>(piece, parity);
+    TRY(group_->Barrier(rank_));
+    const std::span<T> sum = HostOf(piece);
     Sum<T>(parity, 0, sum);
-    if (sum.data() != values.data()) device_.Upload(values.data(), sum.data(), bytes);
-    return {};
+    if (sum.data() != piece.data()) device_.Upload(piece.data(), sum.data(), static_cast<int64_t>(piece.size_bytes()));
   }
-  const int64_t begin = n * rank_ / size(), end = n * (rank_ + 1) / size();
-  T* result = reinterpret_cast<T*>(group_->result(parity));
-  Sum<T>(parity, begin, std::span<T>(result + begin, static_cast<size_t>(end - begin)));
-  TRY(group_->Barrier(rank_));
-  device_.Upload(values.data(), result, bytes);
   return {};
+}
+
+template <class T>
+Status Communicator::ReduceByShares(std::span<T> values, const Weights& weights) {
+  if (group_->aborted()) return group_->AbortError();
+  constexpr int64_t kLine = 64 / sizeof(T);  // values of a cache line, which ranks had better not share
+  constexpr size_t kMost = kHostPieceBytes / sizeof(T);
+  const auto piece_of = [&](int64_t piece) {
+    const size_t at = static_cast<size_t>(piece) * kMost;
+    return values.subspan(at, std::min(kMost, values.size() - at));
+  };
+  const int64_t first = calls_;
+  const auto parity_of = [&](int64_t piece) { return (first + piece) & 1; };
+  const auto result_of = [&](int64_t piece) { return reinterpret_cast<T*>(group_->result(parity_of(piece))); };
+  const auto pieces = static_cast<int64_t>((values.size() + kMost - 1) / kMost);
+  calls_ += pieces;
+  return SumPieces(
+      pieces, [&](int64_t piece) { ShowPart<T>(piece_of(piece), parity_of(piece)); },
+      [&] { return group_->Barrier(rank_); },
+      [&](int64_t piece) {
+        const auto count = static_cast<int64_t>(piece_of(piece).size());
+        const Share lines = weights.ShareOf((count + kLine - 1) / kLine, rank_);
+        const int64_t begin = lines.begin * kLine, end = std::min(lines.end * kLine, count);
+        if (begin < end) Sum<T>(parity_of(piece), begin, {result_of(piece) + begin, static_cast<size_t>(end - begin)});
+      },
+      [&](int64_t piece) {
+        const std::span<T> total = piece_of(piece);
+        device_.Upload(total.data(), result_of(piece), static_cast<int64_t>(total.size_bytes()));
+      });
 }
 
 uint32_t Communicator::AnyReport() const {
@@ -373,81 +371,6 @@ Status Communicator::Hand(int64_t from, int64_t to, std::span<float> values) {
                     : group_->Put(rank_, to, std::as_bytes(piece)));
   }
   return {};
-}
-
-void Communicator::ShowRows(const RowsView& rows, int64_t count, int64_t columns, int64_t parity) {
-  auto* slot = reinterpret_cast<float*>(group_->slot(rank_, parity));
-  CopyRows(rows, count, columns, slot, columns);
-  if (!fault_.Hits(FaultKind::kHandBF16, rank_)) return;
-  std::transform(slot, slot + count * columns, slot, RoundedToBF16);
-}
-
-RowsView Communicator::ShownRows(int64_t rank, int64_t columns, int64_t parity) const {
-  return {reinterpret_cast<const float*>(group_->slot(rank, parity)), columns};
-}
-
-Result<RowsView> Communicator::GatherRows(const RowsView& own, int64_t columns, std::span<const RowRun> runs,
-                                          std::span<float> all) {
-  last_ = size() == 1 ? CollectiveFacts() : kRowsMoved;
-  if (size() == 1) return own;
-  const Timer timer(this);
-  const int64_t most = RowsAtOnce(columns);
-  const std::vector<int64_t> counts = RowCounts(runs, size());
-  const int64_t longest = *std::max_element(counts.begin(), counts.end());
-  for (int64_t first = 0; first < longest; first += most) {
-    TRY_ASSIGN(const int64_t parity, NextSlots());
-    const int64_t shown = std::clamp<int64_t>(counts[static_cast<size_t>(rank_)] - first, 0, most);
-    ShowRows(RowsFrom(own, first), shown, columns, parity);
-    TRY(group_->Barrier(rank_));
-    std::vector<int64_t> passed(counts.size());  // rows of every rank in the runs so far
-    for (const RowRun& run : runs) {
-      int64_t& at = passed[static_cast<size_t>(run.rank)];
-      const int64_t begin = std::clamp(first, at, at + run.count), end = std::clamp(first + most, at, at + run.count);
-      if (begin < end) {
-        const RowsView rows =
-            run.rank == rank_ ? RowsFrom(own, begin) : RowsFrom(ShownRows(run.rank, columns, parity), begin - first);
-        CopyRows(rows, end - begin, columns, all.data() + (run.begin + begin - at) * columns, columns);
-      }
-      at += run.count;
-    }
-  }
-  return RowsView{all.data(), columns};
-}
-
-Result<std::span<float>> Communicator::ReturnRows(std::span<float> all, int64_t units, int64_t width,
-                                                  std::span<const RowRun> runs, std::span<float> own) {
-  last_ = size() == 1 ? CollectiveFacts() : kRowsMoved;
-  if (size() == 1) return all;
-  const Timer timer(this);
-  const auto columns_of = [&](int64_t rank) {
-    const Share share = ShareOf(units, size(), rank);
-    return Share{share.begin * width, share.end * width};
-  };
-  const int64_t most = RowsAtOnce((units + size() - 1) / size() * width), full = units * width;
-  const RowsView whole{all.data(), full};
-  const int64_t rows = runs.empty() ? 0 : runs.back().begin + runs.back().count;
-  const Share mine = columns_of(rank_);
-  for (int64_t first = 0; first < rows; first += most) {
-    TRY_ASSIGN(const int64_t parity, NextSlots());
-    const RowsView piece = RowsFrom(whole, first);
-    ShowRows({piece.data + mine.begin, piece.stride}, std::min(most, rows - first), mine.end - mine.begin, parity);
-    TRY(group_->Barrier(rank_));
-    int64_t at = 0;  // own rows in the runs so far
-    for (const RowRun& run : runs) {
-      if (run.rank != rank_) continue;
-      const int64_t begin = std::clamp(first, run.begin, run.begin + run.count);
-      const int64_t end = std::clamp(first + most, run.begin, run.begin + run.count);
-      for (int64_t peer = 0; peer < size() && begin < end; ++peer) {
-        const Share range = columns_of(peer);
-        const int64_t columns = range.end - range.begin;
-        const RowsView from = peer == rank_ ? RowsView{RowsFrom(whole, begin).data + range.begin, full}
-                                            : RowsFrom(ShownRows(peer, columns, parity), begin - first);
-        CopyRows(from, end - begin, columns, own.data() + (at + begin - run.begin) * full + range.begin, full);
-      }
-      at += run.count;
-    }
-  }
-  return own;
 }
 
 Result<std::vector<std::byte>> Communicator::Broadcast(std::span<const std::byte> bytes, bool patient) {

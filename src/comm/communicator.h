@@ -3,12 +3,14 @@
 // by the same code. Sums are made here and nowhere else.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/result.h"
 #include "comm/fault.h"
 #include "comm/group.h"
@@ -75,18 +77,25 @@ class Communicator {
 
   /// Why ranks on GPUs exchange through the host; empty when they do not.
   const std::string& detour() const { return detour_; }
-  /// Up to how many bytes sums go one-shot, and why.
+  /// Up to how many bytes sums go one-shot, how longer ones are shared out, and why.
   const CrossoverChoice& crossovers() const { return crossovers_; }
+  /// How sums of parts of type T are made.
+  template <class T>
+  Forms FormsOf() const {
+    return {crossovers_.one_shot.Of<T>(), crossovers_.weighted.from_bytes, crossovers_.weighted.weights};
+  }
   /// How a sum of `bytes` in parts of type T is made.
   template <class T>
   Algorithm Choose(int64_t bytes) const {
-    return bytes <= crossovers_.one_shot.Of<T>() ? Algorithm::kOneShot : Algorithm::kTwoShot;
+    return FormsOf<T>().Choose(bytes);
   }
   /// Lets sums of float32 travel in 6.25 bits a value from here on, whatever their size (comm/wht6.h): in whole groups
   /// of kWhtGroup values.  Ranks: the same on all.
   void Compress() { compressed_ = true; }
   /// Makes sums that way from here on, whatever their size. For measurements.  Ranks: the same on all.
   void Insist(Algorithm algorithm);
+  /// Shares weighted sums out like this from here on, a weight for each rank.  Ranks: the same on all.
+  void SetWeights(const Weights& weights);
   /// The way between GPUs, or null; for measurements.
   PeerTransport* peer() const { return peer_.get(); }
 
@@ -162,13 +171,28 @@ class Communicator {
   void BeginStep() { site_ = 0; }
 
  private:
-  class Timer;
+  // Adds the time of its life to the rank's time in collectives.
+  class Timer {
+   public:
+    explicit Timer(Communicator* comm) : total_(comm->group_->collective_us(comm->rank_)) {}
+    ~Timer() { total_.fetch_add(NowUs() - begin_, std::memory_order_relaxed); }
+
+   private:
+    std::atomic<int64_t>& total_;
+    const int64_t begin_ = NowUs();
+  };
   Status ConnectPeers(Transport transport);
   template <class T>
   Status Reduce(std::span<T> values);
   Status ReduceCompressed(std::span<float> values);
+  // A sum in slots of the host's memory, piece by piece.
   template <class T>
-  Status ReducePiece(std::span<T> values);
+  Status ReduceOneShot(std::span<T> values);
+  template <class T>
+  Status ReduceByShares(std::span<T> values, const Weights& weights);
+  // Brings this rank's part of a piece into its slot.
+  template <class T>
+  void ShowPart(std::span<const T> values, int64_t parity);
   template <class T>
   void Sum(int64_t parity, int64_t begin, std::span<T> out);
   template <class T>

@@ -82,17 +82,17 @@ struct Call {
     }
   }
 
-  // Tells `to` that this block has come to `phase`, with all that it has written before.
-  __device__ void Signal(Phase phase, int64_t to) const {
-    StoreRelease(At<uint32_t>(peers, to, PeerLayout::Flag(phase, block, peers.rank)), epoch);
+  // Tells `to` that this block has come to `phase` of a chunk, with all that it has written before.
+  __device__ void Signal(Phase phase, int64_t to, int64_t chunk = 0) const {
+    StoreRelease(At<uint32_t>(peers, to, PeerLayout::Flag(phase, chunk, block, peers.rank)), epoch);
   }
   // Tells everybody.
-  __device__ void SignalAll(Phase phase) const {
+  __device__ void SignalAll(Phase phase, int64_t chunk = 0) const {
     __syncthreads();
-    if (threadIdx.x < peers.layout.ranks && threadIdx.x != peers.rank) Signal(phase, threadIdx.x);
+    if (threadIdx.x < peers.layout.ranks && threadIdx.x != peers.rank) Signal(phase, threadIdx.x, chunk);
   }
   // Waits until the same block of every rank has come there; false: given up.
-  __device__ bool AwaitAll(Phase phase) const;
+  __device__ bool AwaitAll(Phase phase, int64_t chunk = 0) const;
 };
 
 /// Polls until ready() says so; false when the host asks to leave or `from` has taken too long.
@@ -116,10 +116,10 @@ __device__ bool Await(const Call& call, int64_t from, const Ready& ready) {
   }
 }
 
-__device__ inline bool Call::AwaitAll(Phase phase) const {
+__device__ inline bool Call::AwaitAll(Phase phase, int64_t chunk) const {
   bool come = true;
   if (threadIdx.x < peers.layout.ranks && threadIdx.x != peers.rank) {
-    const uint32_t* flag = At<uint32_t>(peers, peers.rank, PeerLayout::Flag(phase, block, threadIdx.x));
+    const uint32_t* flag = At<uint32_t>(peers, peers.rank, PeerLayout::Flag(phase, chunk, block, threadIdx.x));
     come = Await(*this, threadIdx.x, [&] { return HasCome(LoadAcquire(flag), epoch); });
   }
   return __syncthreads_and(come) != 0;

@@ -26,58 +26,78 @@ __global__ void __launch_bounds__(kThreads) OneShotKernel(const Peers peers, con
   call.End();
 }
 
-// A rank's share of a message, and a block's part of it; items count from the share's begin.
-__device__ Share BlockPart(int64_t units, int64_t ranks, int64_t rank) {
-  const Share share = ShareOf(units, ranks, rank);
-  return ShareOf(share.end - share.begin, gridDim.x, blockIdx.x);
+// What a block moves of `count` units, and of that in a chunk. Few enough for 32 bits, whose divisions are cheap.
+__device__ Share Cut(uint32_t count, uint32_t parts, uint32_t i) {
+  return {count * i / parts, count * (i + 1) / parts};
 }
 
+// Units of `rank`'s share that this block moves in a chunk, counted from the begin of the message.
+__device__ Share BlockPart(const Shares& shares, int64_t rank, int64_t chunks, int64_t chunk) {
+  const uint32_t first = shares.begin[rank];
+  const Share block = Cut(shares.begin[rank + 1] - first, gridDim.x, blockIdx.x);
+  const Share part =
+      Cut(static_cast<uint32_t>(block.end - block.begin), static_cast<uint32_t>(chunks), static_cast<uint32_t>(chunk));
+  return {first + block.begin + part.begin, first + block.begin + part.end};
+}
+
+// Who has no share still tells and waits for the others, as peer_rules.h promises about every call.
 template <class T>
-__global__ void __launch_bounds__(kThreads) TwoShotKernel(const Peers peers, uint4* values, int64_t units) {
+__global__ void __launch_bounds__(kThreads)
+    TwoShotKernel(const Peers peers, uint4* values, const Shares shares, int64_t chunks) {
   const Call call(peers);
   if (*call.given_up() != 0) return;
   const int64_t ranks = peers.layout.ranks, me = peers.rank;
-  const auto begin_of = [&](int64_t rank) { return ShareOf(units, ranks, rank).begin; };
-  for (int64_t step = 1; step < ranks; ++step) {
-    const int64_t to = (me + step) % ranks;
-    const Share part = BlockPart(units, ranks, to);
-    const uint4* from = values + begin_of(to);
-    auto* there = At<uint4>(peers, to, peers.layout.Part(call.half, me));
+  const auto push_parts = [&](int64_t chunk) {
+    for (int64_t step = 1; step < ranks; ++step) {
+      const int64_t to = (me + step) % ranks, first = shares.begin[to];
+      const Share part = BlockPart(shares, to, chunks, chunk);
+      auto* there = At<uint4>(peers, to, peers.layout.Part(call.half, me));
 #pragma unroll 4
-    for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) there[i] = from[i];
-  }
-  call.SignalAll(kBegun);
-  if (!call.AwaitAll(kBegun)) return;
-  const Share own = BlockPart(units, ranks, me);
-  const int64_t first = begin_of(me);
+      for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) there[i - first] = values[i];
+    }
+    call.SignalAll(kBegun, chunk);
+  };
+  const auto push_totals = [&](int64_t chunk) {
+    const Share own = BlockPart(shares, me, chunks, chunk);
+    const int64_t first = shares.begin[me];
 #pragma unroll 2
-  for (int64_t i = own.begin + threadIdx.x; i < own.end; i += kThreads) {
-    Values<T, uint4> sum;
-    for (int64_t from = 0; from < ranks; ++from) {
-      const Values<T, uint4> term(from == me ? values[first + i]
-                                             : At<uint4>(peers, me, peers.layout.Part(call.half, from))[i]);
-      if (from == 0) {
-        sum = term;
-      } else {
-        sum.Add(term);
+    for (int64_t i = own.begin + threadIdx.x; i < own.end; i += kThreads) {
+      Values<T, uint4> sum;
+      for (int64_t from = 0; from < ranks; ++from) {
+        const Values<T, uint4> term(from == me ? values[i]
+                                               : At<uint4>(peers, me, peers.layout.Part(call.half, from))[i - first]);
+        if (from == 0) {
+          sum = term;
+        } else {
+          sum.Add(term);
+        }
+      }
+      values[i] = sum.unit;
+      for (int64_t step = 1; step < ranks; ++step) {
+        At<uint4>(peers, (me + step) % ranks, peers.layout.Total(call.half))[i] = sum.unit;
       }
     }
-    values[first + i] = sum.unit;
+    call.SignalAll(kDone, chunk);
+  };
+  const auto take_totals = [&](int64_t chunk) {
+    const uint4* total = At<uint4>(peers, me, peers.layout.Total(call.half));
     for (int64_t step = 1; step < ranks; ++step) {
-      At<uint4>(peers, (me + step) % ranks, peers.layout.Total(call.half))[first + i] = sum.unit;
-    }
-  }
-  call.SignalAll(kDone);
-  if (!call.AwaitAll(kDone)) return;
-  const uint4* total = At<uint4>(peers, me, peers.layout.Total(call.half));
-  for (int64_t step = 1; step < ranks; ++step) {
-    const int64_t of = (me + step) % ranks;
-    const Share part = BlockPart(units, ranks, of);
+      const Share part = BlockPart(shares, (me + step) % ranks, chunks, chunk);
 #pragma unroll 4
-    for (int64_t i = begin_of(of) + part.begin + threadIdx.x; i < begin_of(of) + part.end; i += kThreads) {
-      values[i] = total[i];
+      for (int64_t i = part.begin + threadIdx.x; i < part.end; i += kThreads) values[i] = total[i];
     }
+  };
+  push_parts(0);
+  for (int64_t chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk + 1 < chunks) push_parts(chunk + 1);
+    if (!call.AwaitAll(kBegun, chunk)) return;
+    push_totals(chunk);
+    if (chunk == 0) continue;
+    if (!call.AwaitAll(kDone, chunk - 1)) return;
+    take_totals(chunk - 1);
   }
+  if (!call.AwaitAll(kDone, chunks - 1)) return;
+  take_totals(chunks - 1);
   call.End();
 }
 
@@ -118,6 +138,16 @@ __global__ void __launch_bounds__(kThreads) CopyKernel(uint4* to, const uint4* f
   for (int64_t i = GlobalThread(); i < units; i += Threads()) to[i] = from[i];
 }
 
+__global__ void __launch_bounds__(kThreads) CopyToAllKernel(const Peers peers, int64_t at, int64_t units) {
+  const auto* from = At<uint4>(peers, peers.rank, at);
+  for (int64_t i = GlobalThread(); i < units; i += Threads()) {
+    const uint4 unit = from[i];
+    for (int64_t step = 1; step < peers.layout.ranks; ++step) {
+      At<uint4>(peers, (peers.rank + step) % peers.layout.ranks, at)[i] = unit;
+    }
+  }
+}
+
 unsigned Grid(int64_t blocks) { return static_cast<unsigned>(blocks); }
 
 void Copy(std::byte* to, const std::byte* from) {
@@ -142,18 +172,17 @@ void OneShot(const Peers& peers, int64_t blocks, T* values, int64_t count) {
 }
 
 template <class T>
-void TwoShot(const Peers& peers, int64_t blocks, T* values, int64_t count) {
-  TwoShotKernel<T><<<Grid(blocks), kThreads>>>(peers, reinterpret_cast<uint4*>(values),
-                                               count * static_cast<int64_t>(sizeof(T) / 4) / 4);
+void TwoShot(const Peers& peers, int64_t blocks, T* values, const Shares& shares, int64_t chunks) {
+  TwoShotKernel<T><<<Grid(blocks), kThreads>>>(peers, reinterpret_cast<uint4*>(values), shares, chunks);
   kernels::CheckLaunch("all-reduce");
 }
 
 template void OneShot(const Peers&, int64_t, int64_t*, int64_t);
 template void OneShot(const Peers&, int64_t, float*, int64_t);
 template void OneShot(const Peers&, int64_t, uint32_t*, int64_t);
-template void TwoShot(const Peers&, int64_t, int64_t*, int64_t);
-template void TwoShot(const Peers&, int64_t, float*, int64_t);
-template void TwoShot(const Peers&, int64_t, uint32_t*, int64_t);
+template void TwoShot(const Peers&, int64_t, int64_t*, const Shares&, int64_t);
+template void TwoShot(const Peers&, int64_t, float*, const Shares&, int64_t);
+template void TwoShot(const Peers&, int64_t, uint32_t*, const Shares&, int64_t);
 
 void Gather(const Peers& peers, int64_t blocks, const Columns& columns) {
   GatherKernel<<<Grid(blocks), kThreads>>>(peers, columns);
@@ -173,6 +202,12 @@ void Push(const Peers& peers, int64_t peer) {
 void Pull(const Peers& peers, int64_t peer) {
   const int64_t at = peers.layout.Matrix();
   Copy(peers.memory[peers.rank] + at, peers.memory[peer] + at);
+}
+
+void PushAll(const Peers& peers) {
+  CopyToAllKernel<<<Grid(kMaxBlocks), kThreads>>>(peers, peers.layout.Matrix(),
+                                                  kPeerPieceBytes / static_cast<int64_t>(sizeof(uint4)));
+  kernels::CheckLaunch("copy to all GPUs");
 }
 
 }  // namespace trivet::comm::cuda

@@ -26,9 +26,9 @@ int64_t Processors();
 /// values = their sum over ranks, by packets; at most kPacketWords * 8 bytes.
 template <class T>
 void OneShot(const Peers& peers, int64_t blocks, T* values, int64_t count);
-/// The same by shares, for whole units of 16 bytes, at most kPeerPieceBytes.
+/// The same by shares of whole units of 16 bytes, at most PeerLayout::TwoShotUnits, in so many chunks.
 template <class T>
-void TwoShot(const Peers& peers, int64_t blocks, T* values, int64_t count);
+void TwoShot(const Peers& peers, int64_t blocks, T* values, const Shares& shares, int64_t chunks);
 
 /// Of a sum that goes into a norm: blocks that share a row, which are a cluster, and the longest row.
 inline constexpr int64_t kNormBlocks = 8, kNormLongest = 16384;
@@ -58,5 +58,7 @@ void PingPong(const Peers& peers, int64_t peer, uint32_t first, uint32_t rounds)
 /// Writes kPeerPieceBytes into the memory of `peer`, or reads as much from there.
 void Push(const Peers& peers, int64_t peer);
 void Pull(const Peers& peers, int64_t peer);
+/// Writes kPeerPieceBytes into the memory of every other rank, all at the same time.
+void PushAll(const Peers& peers);
 
 }  // namespace trivet::comm::cuda

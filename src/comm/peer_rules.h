@@ -8,7 +8,10 @@
 // as long as the number belongs to the call: a number that a block keeps for itself is behind after a call without it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace trivet::comm {
 
@@ -33,12 +36,80 @@ constexpr Share ShareOf(int64_t count, int64_t parts, int64_t i) {
   return {count * i / parts, count * (i + 1) / parts};
 }
 
+/// Where the ranks' shares of a sum begin, in items; behind the last one, where it ends.
+struct Shares {
+  uint32_t begin[kMaxPeers + 1] = {};
+};
+
+/// How a two-shot sum is shared out: a rank adds the part of all items that its weight is of all weights, which may be
+/// none.
+class Weights {
+ public:
+  static constexpr int64_t kMost = 1000;  // one rank's
+
+  static constexpr Weights Equal(int64_t ranks) {
+    Weights equal;
+    for (equal.ranks_ = 0; equal.ranks_ < ranks; ++equal.ranks_) equal.before_[equal.ranks_ + 1] = equal.ranks_ + 1;
+    return equal;
+  }
+  /// One for each rank, 0 to kMost; not all 0.
+  static constexpr Weights Of(std::span<const int64_t> weights) {
+    Weights made;
+    for (const int64_t weight : weights) {
+      made.before_[made.ranks_ + 1] = made.before_[made.ranks_] + weight;
+      ++made.ranks_;
+    }
+    return made;
+  }
+
+  constexpr int64_t ranks() const { return ranks_; }
+  constexpr int64_t weight(int64_t rank) const { return before_[rank + 1] - before_[rank]; }
+  std::vector<int64_t> All() const {
+    std::vector<int64_t> all;
+    for (int64_t rank = 0; rank < ranks_; ++rank) all.push_back(weight(rank));
+    return all;
+  }
+  constexpr Share ShareOf(int64_t items, int64_t rank) const {
+    return {items * before_[rank] / before_[ranks_], items * before_[rank + 1] / before_[ranks_]};
+  }
+  /// All shares of so many items, fewer than 2^32.
+  constexpr Shares SharesOf(int64_t items) const {
+    Shares shares;
+    for (int64_t rank = 0; rank <= ranks_; ++rank) {
+      shares.begin[rank] = static_cast<uint32_t>(items * before_[rank] / before_[ranks_]);
+    }
+    return shares;
+  }
+  /// The largest share of so many items, or one more.
+  constexpr int64_t Largest(int64_t items) const { return items * Heaviest() / before_[ranks_] + 1; }
+  /// How many items no share of which is larger than `most`.
+  constexpr int64_t ItemsWithin(int64_t most) const { return (most * before_[ranks_] - 1) / Heaviest(); }
+  bool operator==(const Weights&) const = default;
+
+ private:
+  constexpr int64_t Heaviest() const {
+    int64_t heaviest = 1;
+    for (int64_t rank = 0; rank < ranks_; ++rank) heaviest = std::max(heaviest, weight(rank));
+    return heaviest;
+  }
+
+  int64_t ranks_ = 0;
+  int64_t before_[kMaxPeers + 1] = {};  // weights of all lower ranks
+};
+
+/// A weighted sum goes in chunks, so that the parts of one move while the totals of the one before do: a slow link has
+/// little else to do in its second half. Shares of equal links fill both ways by themselves, and go at once.
+inline constexpr int64_t kMaxChunks = 16;
+inline constexpr int64_t kChunkBytes = 512 << 10;
+/// Chunks of a weighted sum of so many bytes.
+constexpr int64_t ChunksFor(int64_t bytes) { return std::clamp<int64_t>(bytes / kChunkBytes, 1, kMaxChunks); }
+
 /// Every block keeps the number of the last call, so that none has to wait for another before it knows its own. Block
 /// `block` of a call with `blocks` moves on the counters block, block + blocks, ... below kMaxBlocks: those of blocks
 /// that the call does not have, too.
 constexpr int64_t NextCounter(int64_t counter, int64_t blocks) { return counter + blocks; }
 
-/// Two waits that a call may contain, each with flags of its own.
+/// Two waits that a call may contain, each with flags of its own for every chunk.
 enum Phase : int64_t { kBegun, kDone, kPhases };
 
 /// Whether a flag that shows `flag` has come to call `epoch`. Whoever only gives may already have begun the next call,
@@ -50,6 +121,7 @@ struct PeerLayout {
   int64_t ranks = 0;
 
   static constexpr int64_t kPacketBytes = 16;
+  static constexpr int64_t kUnitBytes = 16;  // what a thread moves at a time
   static constexpr int64_t kLine = 256;
   static constexpr int64_t Rounded(int64_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
@@ -58,11 +130,11 @@ struct PeerLayout {
   static constexpr int64_t kGivenUp = kMaxBlocks * 4;
   /// A word for measuring, written by rank `from`.
   static constexpr int64_t Ping(int64_t from) { return 2 * kLine + from * kLine; }
-  /// The flag that rank `from` sets for block `block`: the number of the call.
-  static constexpr int64_t Flag(Phase phase, int64_t block, int64_t from) {
-    return Ping(kMaxPeers) + ((phase * kMaxBlocks + block) * kMaxPeers + from) * 4;
+  /// The flag that rank `from` sets for block `block` when it has come to `phase` of a chunk: the number of the call.
+  static constexpr int64_t Flag(Phase phase, int64_t chunk, int64_t block, int64_t from) {
+    return Ping(kMaxPeers) + (((phase * kMaxChunks + chunk) * kMaxBlocks + block) * kMaxPeers + from) * 4;
   }
-  static constexpr int64_t kPackets = (2 + kMaxPeers) * kLine + kPhases * kMaxBlocks * kMaxPeers * 4;
+  static constexpr int64_t kPackets = (2 + kMaxPeers) * kLine + kPhases * kMaxChunks * kMaxBlocks * kMaxPeers * 4;
   /// Packets of one-shot calls from rank `from`. Nothing else is ever written there: they carry their own flags.
   constexpr int64_t Packets(int64_t half, int64_t from) const {
     return kPackets + (half * ranks + from) * kPacketWords * kPacketBytes;
@@ -77,9 +149,15 @@ struct PeerLayout {
   /// one before.
   constexpr int64_t Matrix() const { return Part(2, 0); }
   constexpr int64_t Bytes() const { return Matrix() + kPeerPieceBytes; }
+  /// Units of 16 bytes that a part has room for.
+  constexpr int64_t PartUnits() const { return kPeerPieceBytes / ranks / kUnitBytes + 1; }
+  /// Units of the longest two-shot call with these weights: every rank's share has to fit where its parts stand.
+  constexpr int64_t TwoShotUnits(const Weights& weights) const {
+    return std::min(kPeerPieceBytes / kUnitBytes, weights.ItemsWithin(PartUnits()));
+  }
 
  private:
-  constexpr int64_t PartBytes() const { return Rounded(kPeerPieceBytes / ranks + kPacketBytes); }
+  constexpr int64_t PartBytes() const { return Rounded(PartUnits() * kUnitBytes); }
   constexpr int64_t HalfBytes() const { return ranks * PartBytes() + kPeerPieceBytes; }
 };
 

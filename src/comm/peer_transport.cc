@@ -16,7 +16,7 @@ namespace {
 // A block's share of a call: enough for every thread to have something, and little enough to use many links at once.
 constexpr int64_t kWordsABlock = 512;
 constexpr int64_t kUnitsABlock = 512;
-constexpr int64_t kUnitBytes = 16;
+constexpr int64_t kUnitBytes = PeerLayout::kUnitBytes;
 
 // What one rank may write into a half of another's memory.
 constexpr int64_t PartBytes(int64_t ranks) { return kPeerPieceBytes / ranks; }
@@ -116,12 +116,12 @@ Status PeerTransport::Probe() {
   const int64_t factor = group_->ranks() * (group_->ranks() + 1) / 2;
   // Not in memory of its own: freeing that would wait for the whole GPU, where others may already wait for this rank.
   auto* there = reinterpret_cast<int64_t*>(memory_.data() + peers_.layout.Matrix());
-  const int64_t one_shot_bytes = OneShotBytes(group_->ranks());
-  for (const int64_t bytes : {one_shot_bytes, kPeerPieceBytes}) {
+  const Forms forms{OneShotBytes(group_->ranks()), INT64_MAX, Weights::Equal(group_->ranks())};
+  for (const int64_t bytes : {forms.one_shot_bytes, kPeerPieceBytes}) {
     std::vector<int64_t> values(static_cast<size_t>(bytes) / sizeof(int64_t));
     for (size_t i = 0; i < values.size(); ++i) values[i] = (rank_ + 1) * term(static_cast<int64_t>(i));
     device_.Upload(there, values.data(), bytes);
-    AllReduce(std::span(there, values.size()), one_shot_bytes);
+    AllReduce(std::span(there, values.size()), forms);
     device_.Download(values.data(), there, bytes);
     for (size_t i = 0; i < values.size(); ++i) {
       if (values[i] == factor * term(static_cast<int64_t>(i))) continue;
@@ -151,27 +151,31 @@ Status PeerTransport::Close() {
 }
 
 template <class T>
-void PeerTransport::Reduce(std::span<T> values, int64_t one_shot_bytes) {
+void PeerTransport::Reduce(std::span<T> values, const Forms& forms) {
   constexpr auto kSize = static_cast<int64_t>(sizeof(T));
   while (!values.empty()) {
     const auto bytes = static_cast<int64_t>(values.size_bytes());
+    const Algorithm form = forms.Choose(bytes);
     int64_t taken = std::min(bytes, kPacketWords * 8);
-    if (bytes <= one_shot_bytes || bytes < kUnitBytes) {
+    if (form == Algorithm::kOneShot || bytes < kUnitBytes) {
       const int64_t blocks = BlocksFor((taken + 7) / 8, kWordsABlock, processors_, ranks_on_device_);
       cuda::OneShot(peers_, blocks, values.data(), taken / kSize);
     } else {
-      taken = std::min(bytes / kUnitBytes * kUnitBytes, kPeerPieceBytes);  // the rest is a call of its own
-      const int64_t blocks =
-          BlocksFor(taken / kUnitBytes / group_->ranks(), kUnitsABlock, processors_, ranks_on_device_);
-      cuda::TwoShot(peers_, blocks, values.data(), taken / kSize);
+      const Weights weights = forms.Of(form);
+      // The rest is a call of its own.
+      const int64_t units = std::min(bytes / kUnitBytes, peers_.layout.TwoShotUnits(weights));
+      taken = units * kUnitBytes;
+      const int64_t chunks = form == Algorithm::kWeighted ? ChunksFor(taken) : 1;
+      const int64_t blocks = BlocksFor(weights.Largest(units) / chunks, kUnitsABlock, processors_, ranks_on_device_);
+      cuda::TwoShot(peers_, blocks, values.data(), weights.SharesOf(units), chunks);
     }
     values = values.subspan(static_cast<size_t>(taken / kSize));
   }
 }
 
-template void PeerTransport::Reduce(std::span<int64_t> values, int64_t one_shot_bytes);
-template void PeerTransport::Reduce(std::span<float> values, int64_t one_shot_bytes);
-template void PeerTransport::Reduce(std::span<uint32_t> values, int64_t one_shot_bytes);
+template void PeerTransport::Reduce(std::span<int64_t> values, const Forms& forms);
+template void PeerTransport::Reduce(std::span<float> values, const Forms& forms);
+template void PeerTransport::Reduce(std::span<uint32_t> values, const Forms& forms);
 
 void PeerTransport::CompressedSum(std::span<float> values) {
   const auto most = static_cast<size_t>(PartBytes(group_->ranks()) / WhtBytes(1) * kWhtGroup);

@@ -31,11 +31,11 @@ class PeerTransport {
   PeerTransport(const PeerTransport&) = delete;
   PeerTransport& operator=(const PeerTransport&) = delete;
 
-  /// As Communicator's, on memory of the device, aligned to 16 bytes: one-shot up to so many bytes. They return before
-  /// it has happened, and can be recorded.
-  void AllReduce(std::span<int64_t> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
-  void AllReduce(std::span<float> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
-  void AllReduce(std::span<uint32_t> values, int64_t one_shot_bytes) { Reduce(values, one_shot_bytes); }
+  /// As Communicator's, on memory of the device, aligned to 16 bytes. They return before it has happened, and can be
+  /// recorded.
+  void AllReduce(std::span<int64_t> values, const Forms& forms) { Reduce(values, forms); }
+  void AllReduce(std::span<float> values, const Forms& forms) { Reduce(values, forms); }
+  void AllReduce(std::span<uint32_t> values, const Forms& forms) { Reduce(values, forms); }
 
   /// The same of float32, compressed (comm/wht6.h): whole groups.
   void CompressedSum(std::span<float> values);
@@ -78,7 +78,7 @@ class PeerTransport {
   // All ranks' first failure, whatever this rank's own status is.
   Status Agree(const Status& own);
   template <class T>
-  void Reduce(std::span<T> values, int64_t one_shot_bytes);
+  void Reduce(std::span<T> values, const Forms& forms);
 
   Group* group_;
   const int64_t rank_;

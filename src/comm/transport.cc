@@ -15,6 +15,17 @@ Result<Transport> ParseTransport(const std::string& text) {
                    fmt::format("--transport: expected auto, host or peer, found \"{}\"; choose one", Quote(text)));
 }
 
-const char* AlgorithmName(Algorithm algorithm) { return algorithm == Algorithm::kOneShot ? "one-shot" : "two-shot"; }
+const char* AlgorithmName(Algorithm algorithm) {
+  return algorithm == Algorithm::kOneShot ? "one-shot" : algorithm == Algorithm::kTwoShot ? "two-shot" : "weighted";
+}
+
+Result<Algorithm> ParseAlgorithm(const std::string& text) {
+  for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kTwoShot, Algorithm::kWeighted}) {
+    if (text == AlgorithmName(algorithm)) return algorithm;
+  }
+  return MakeError(
+      Code::kUsage,
+      fmt::format("--algorithm: expected auto, one-shot, two-shot or weighted, found \"{}\"; choose one", Quote(text)));
+}
 
 }  // namespace trivet::comm

@@ -2,11 +2,15 @@
 #include "comm/tuning.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
+#include <numeric>
 
+#include "base/check.h"
 #include "base/env.h"
 #include "base/json.h"
 #include "base/str.h"
@@ -17,7 +21,7 @@ namespace trivet::comm {
 namespace {
 
 // Changes whenever a form of a sum does, so that older measurements do not count.
-constexpr const char* kAlgorithms = "sums 1";
+constexpr const char* kAlgorithms = "sums 2";
 constexpr const char* kFormat = "trivet tuning 1";
 constexpr size_t kMostResults = 4096;
 
@@ -38,7 +42,48 @@ Result<int64_t> ReadBytes(const Json& entry, const char* type, const Way& way, c
                                  Quote(DumpJson(value))));
 }
 
+// Whether `object` has the keys of a list and no others. A misspelt one would change what runs do, and say nothing.
+Status CheckKeys(const Json& object, std::span<const std::string_view> keys, const std::string& what,
+                 const std::string& path) {
+  if (!object.is_object())
+    return Wrong(path, fmt::format("{}: expected an object, found {}", what, Quote(DumpJson(object))));
+  for (const auto& [key, value] : object.items()) {
+    if (std::find(keys.begin(), keys.end(), key) != keys.end()) continue;
+    return Wrong(path, fmt::format("{}: expected keys {}, found \"{}\"", what, fmt::join(keys, ", "), Quote(key)));
+  }
+  return {};
+}
+
+Result<WeightedShares> ReadWeighted(const Json& entry, const Way& way, const std::string& path) {
+  constexpr std::string_view kKeys[] = {"weights", "from_bytes"};
+  WeightedShares shares{Weights::Equal(way.ranks)};
+  const Json& weighted = Member(entry, "weighted");
+  if (weighted.is_null()) return shares;
+  TRY(CheckKeys(weighted, kKeys, "weighted", path));
+  const Json &list = Member(weighted, "weights"), &from = Member(weighted, "from_bytes");
+  std::vector<int64_t> weights;
+  for (const Json& weight : list) {
+    if (!IsInt64(weight) || weight.get<int64_t>() < 0 || weight.get<int64_t>() > Weights::kMost) break;
+    weights.push_back(weight.get<int64_t>());
+  }
+  if (!list.is_array() || weights.size() != list.size() || std::ssize(weights) != way.ranks ||
+      std::all_of(weights.begin(), weights.end(), [](int64_t weight) { return weight == 0; })) {
+    return Wrong(path,
+                 fmt::format("weighted.weights of {}: expected a number of 0 to {} for each rank, not all 0, found {}",
+                             way.Name(), Weights::kMost, Quote(DumpJson(list))));
+  }
+  if (!IsInt64(from) || from.get<int64_t>() < 0) {
+    return Wrong(path, fmt::format("weighted.from_bytes of {}: expected 0 or more, found {}", way.Name(),
+                                   Quote(DumpJson(from))));
+  }
+  return WeightedShares{Weights::Of(weights), from.get<int64_t>()};
+}
+
 Result<TunedWay> ReadResult(const Json& entry, const std::string& path) {
+  constexpr std::string_view kKeys[] = {"machine", "backend", "transport", "ranks", "one_shot_bytes", "weighted"};
+  constexpr std::string_view kTypes[] = {"int64", "float32"};
+  TRY(CheckKeys(entry, kKeys, "results", path));
+  TRY(CheckKeys(Member(entry, "one_shot_bytes"), kTypes, "one_shot_bytes", path));
   TunedWay result;
   TRY_ASSIGN(result.machine, GetString(entry, "machine", "", path));
   TRY_ASSIGN(const std::string backend, GetString(entry, "backend", "", path));
@@ -60,6 +105,7 @@ Result<TunedWay> ReadResult(const Json& entry, const std::string& path) {
   result.way.peer = transport == "peer";
   TRY_ASSIGN(result.one_shot.int64_bytes, ReadBytes(entry, "int64", result.way, path));
   TRY_ASSIGN(result.one_shot.float32_bytes, ReadBytes(entry, "float32", result.way, path));
+  TRY_ASSIGN(result.weighted, ReadWeighted(entry, result.way, path));
   return result;
 }
 
@@ -102,6 +148,8 @@ Result<Tuning> Tuning::Read(const std::string& path) {
   if (format != kFormat) {
     return Wrong(path, fmt::format("format: expected \"{}\", found \"{}\"", kFormat, Quote(format)));
   }
+  constexpr std::string_view kKeys[] = {"format", "results"};
+  TRY(CheckKeys(file, kKeys, "the file", path));
   const Json& results = Member(file, "results");
   if (!results.is_array() || results.size() > kMostResults) {
     return Wrong(path, fmt::format("results: expected a list of at most {}, found none", kMostResults));
@@ -119,6 +167,7 @@ Result<Tuning> Tuning::Read(const std::string& path) {
 }
 
 void Tuning::Put(const TunedWay& result) {
+  CHECK(result.weighted.from_bytes == INT64_MAX || result.weighted.weights.ranks() == result.way.ranks);
   const auto found = std::find_if(results_.begin(), results_.end(), [&](const TunedWay& earlier) {
     return earlier.machine == result.machine && earlier.way == result.way;
   });
@@ -132,26 +181,30 @@ void Tuning::Put(const TunedWay& result) {
 Status Tuning::Write(const std::string& path) const {
   Json results = Json::array();
   for (const TunedWay& result : results_) {
-    results.push_back(
-        {{"machine", result.machine},
-         {"backend", BackendName(result.way.backend)},
-         {"transport", result.way.peer ? "peer" : "host"},
-         {"ranks", result.way.ranks},
-         {"one_shot_bytes", {{"int64", result.one_shot.int64_bytes}, {"float32", result.one_shot.float32_bytes}}}});
+    Json entry = {
+        {"machine", result.machine},
+        {"backend", BackendName(result.way.backend)},
+        {"transport", result.way.peer ? "peer" : "host"},
+        {"ranks", result.way.ranks},
+        {"one_shot_bytes", {{"int64", result.one_shot.int64_bytes}, {"float32", result.one_shot.float32_bytes}}}};
+    if (result.weighted.from_bytes != INT64_MAX) {
+      entry["weighted"] = {{"weights", result.weighted.weights.All()}, {"from_bytes", result.weighted.from_bytes}};
+    }
+    results.push_back(std::move(entry));
   }
   return WriteTextFile(path, DumpJson({{"format", kFormat}, {"results", results}}, 2) + "\n");
 }
 
 CrossoverChoice Tuning::Choose(const std::string& machine, const Way& way) const {
   for (const TunedWay& result : results_) {
-    if (result.machine == machine && result.way == way) return {result.one_shot, true, path_};
+    if (result.machine == machine && result.way == way) return {result.one_shot, result.weighted, true, path_};
   }
   std::string reason = why_;
   if (!path_.empty()) {
     reason =
         fmt::format("{} has nothing for {} on this machine ({}); trivet tune measures it", path_, way.Name(), machine);
   }
-  return {BuiltInCrossovers(way), false, reason};
+  return {BuiltInCrossovers(way), {Weights::Equal(way.ranks)}, false, reason};
 }
 
 std::vector<TunedWay> Tuning::Of(const std::string& machine) const {
@@ -172,6 +225,37 @@ int64_t BestCrossover(std::span<const FormTimes> times) {
     best = time.bytes;
   }
   return best;
+}
+
+int64_t WeightedFrom(std::span<const WeightedTimes> times) {
+  int64_t from = INT64_MAX;
+  for (auto time = times.rbegin(); time != times.rend() && time->weighted_us <= 0.95 * time->equal_us; ++time) {
+    from = time->bytes;
+  }
+  return from;
+}
+
+Weights WeightsFor(std::span<const double> rates) {
+  const auto ranks = static_cast<int64_t>(rates.size());
+  const double top = *std::max_element(rates.begin(), rates.end());
+  if (ranks < 3 || *std::min_element(rates.begin(), rates.end()) > 0.9 * top) return Weights::Equal(ranks);
+  // Ranks with shares are done together, after a time of t: t * rate = 1 + (ranks - 2) * share. All shares are 1, which
+  // gives t; whose share would be below 0 then has none, from the slowest on.
+  std::vector<double> descending(rates.begin(), rates.end());
+  std::sort(descending.begin(), descending.end(), std::greater<>());
+  double sum = std::accumulate(descending.begin(), descending.end(), 0.0), t = 0;
+  for (int64_t sharing = ranks; sharing > 0; --sharing) {
+    const double slowest = descending[static_cast<size_t>(sharing - 1)];
+    t = static_cast<double>(ranks - 2 + sharing) / sum;
+    if (t * slowest >= 1) break;
+    sum -= slowest;
+  }
+  std::vector<int64_t> weights;
+  for (const double rate : rates) {
+    const double share = std::max(0.0, (t * rate - 1) / static_cast<double>(ranks - 2));
+    weights.push_back(std::llround(share * static_cast<double>(Weights::kMost)));
+  }
+  return Weights::Of(weights);
 }
 
 }  // namespace trivet::comm

@@ -10,6 +10,7 @@
 
 #include "base/backend.h"
 #include "base/result.h"
+#include "comm/peer_rules.h"
 #include "device/device.h"
 
 namespace trivet::comm {
@@ -25,6 +26,12 @@ struct Crossovers {
     return sizeof(T) == sizeof(int64_t) ? int64_bytes : float32_bytes;
   }
   bool operator==(const Crossovers&) const = default;
+};
+
+/// How long sums are shared out where the links of ranks differ: by weights, and from how many bytes on.
+struct WeightedShares {
+  Weights weights;
+  int64_t from_bytes = INT64_MAX;  // never
 };
 
 /// How ranks reach each other.
@@ -51,11 +58,13 @@ struct TunedWay {
   std::string machine;  // its fingerprint
   Way way;
   Crossovers one_shot;
+  WeightedShares weighted = {};
 };
 
 /// What a group does, and why.
 struct CrossoverChoice {
   Crossovers one_shot;
+  WeightedShares weighted;  // equal shares where nothing else was measured
   bool measured = false;
   std::string reason;  // where they were measured, or why those that are built in hold
 };
@@ -69,7 +78,8 @@ class Tuning {
   /// What --tuning asks for: "none"; "auto", the user's own file if there is one; or a file.
   /// Errors:  those of Read.
   static Result<Tuning> Open(const std::string& flag);
-  /// Errors: kNotFound, kIo; kInvalid when it is no such file, or holds what cannot have been measured.
+  /// Errors: kNotFound, kIo; kInvalid when it is no such file, has a key that is none, or holds what cannot have been
+  /// measured.
   static Result<Tuning> Read(const std::string& path);
   /// The user's own file; "" where the environment names no folder for it.
   static std::string DefaultPath();
@@ -100,5 +110,21 @@ struct FormTimes {
 /// The border that loses least: of the sizes in ascending order the one up to which one-shot is taken so that the
 /// product of all times is smallest, or 0. A single wrong time moves it little.
 int64_t BestCrossover(std::span<const FormTimes> times);
+
+/// What long sums of one size take with equal shares and with weighted ones.
+struct WeightedTimes {
+  int64_t bytes = 0;
+  double equal_us = 0, weighted_us = 0;
+};
+/// From which of the sizes, in ascending order, weights are worth it: there and at all longer ones they save a
+/// twentieth at least. INT64_MAX: nowhere.
+int64_t WeightedFrom(std::span<const WeightedTimes> times);
+
+/// Weights for ranks whose links carry so many bytes per second each way: those with which the busiest link is done
+/// first when all links work both ways all the time. Then rank i's carries its parts of others' shares and the totals
+/// of its own, S + (ranks - 2) * share_i of S bytes; so slow ranks get little or nothing. Equal when the rates are
+/// within a tenth of each other, which is within the noise of measuring them, or the ranks are two, whose links carry S
+/// anyway.
+Weights WeightsFor(std::span<const double> rates);
 
 }  // namespace trivet::comm

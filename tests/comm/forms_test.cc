@@ -3,10 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <random>
+#include <thread>
+
 #include "comm/communicator.h"
 #include "comm/wht6.h"
 #include "tests/comm/parts.h"
 #include "tests/comm/ranks.h"
+#include "tests/io/temp_dir.h"
 #include "tests/support/paths.h"
 
 namespace trivet::comm {
@@ -22,7 +27,7 @@ void CompareForms() {
       int64_t call = 0;
       for (const int64_t count : {int64_t{1}, ranks + 1, int64_t{4095}, int64_t{40001}}) {
         const std::vector<T> expected = Sum<T>(ranks, call, count);
-        for (const Algorithm form : {Algorithm::kOneShot, Algorithm::kTwoShot}) {
+        for (const Algorithm form : {Algorithm::kOneShot, Algorithm::kTwoShot, Algorithm::kWeighted}) {
           comm.Insist(form);
           ReduceAndCompare(&comm, call, expected);
           EXPECT_EQ(comm.last().actual, AlgorithmName(form));
@@ -33,10 +38,76 @@ void CompareForms() {
   }
 }
 
-TEST(AllReduce, BothFormsGiveTheSameBytesAtEverySize) {
+TEST(AllReduce, AllFormsGiveTheSameBytesAtEverySize) {
   CompareForms<int64_t>();
   CompareForms<float>();
   CompareForms<uint32_t>();
+}
+
+// Weights of a call, alike on all ranks: any, with ranks that have no share.
+Weights WeightsOf(int64_t ranks, std::mt19937* random) {
+  std::vector<int64_t> weights(static_cast<size_t>(ranks));
+  for (int64_t& weight : weights) weight = (*random)() % 3 == 0 ? 0 : (*random)() % (Weights::kMost + 1);
+  weights[(*random)() % weights.size()] = 1 + (*random)() % Weights::kMost;
+  return Weights::Of(weights);
+}
+
+// Shares of any weights, sizes from one value to several pieces, all types and forms one after another, ranks that
+// stall wherever they are.
+void MixWeightedSums(Group* group, int64_t rank, int64_t calls) {
+  const int64_t ranks = group->ranks();
+  Communicator comm(group, rank);
+  std::mt19937 alike(static_cast<uint32_t>(ranks)), own(static_cast<uint32_t>(rank));
+  for (int64_t call = 0; call < calls; ++call) {
+    comm.SetWeights(WeightsOf(ranks, &alike));
+    comm.Insist(alike() % 4 == 0 ? Algorithm::kOneShot : Algorithm::kWeighted);
+    const int64_t count = alike() % 3 == 0    ? 1 + static_cast<int64_t>(alike() % 40)
+                          : alike() % 20 == 0 ? 60000 + static_cast<int64_t>(alike() % 90000)
+                                              : 1 + static_cast<int64_t>(alike() % 3000);
+    const uint32_t type = alike() % 3;
+    if (own() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(own() % 400));
+    if (type == 0) {
+      ReduceAndCompare<int64_t>(&comm, call, count);
+    } else if (type == 1) {
+      ReduceAndCompare<float>(&comm, call, count);
+    } else {
+      ReduceAndCompare<uint32_t>(&comm, call, count);
+    }
+  }
+}
+
+TEST(AllReduce, WeightsChangeNoBytes) {
+  for (int64_t ranks = 2; ranks <= 8; ++ranks) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunThreads(ranks, [&](int64_t rank) { MixWeightedSums(group.get(), rank, 150); });
+  }
+}
+
+TEST(AllReduce, WeightsChangeNoBytesBetweenProcesses) {
+  for (const int64_t ranks : {3, 5}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    for (const int status : WaitProcesses(StartProcesses(ranks, [&](int64_t rank) {
+           MixWeightedSums(group.get(), rank, 60);
+           return true;
+         }))) {
+      EXPECT_EQ(status, 0);
+    }
+  }
+}
+
+// A rank without a share waits like all others, and is told like them when one does not come.
+TEST(AllReduce, WhoHasNoShareIsNotLeftBehind) {
+  const std::unique_ptr<Group> group = MakeGroup(3, 200000);
+  RunThreads(3, [&](int64_t rank) {
+    if (rank == 0) return;
+    Communicator comm(group.get(), rank);
+    comm.SetWeights(Weights::Of(std::vector<int64_t>{1, 1, 0}));
+    comm.Insist(Algorithm::kWeighted);
+    std::vector<float> values(100000, 1.0F);
+    const Status status = comm.AllReduce(std::span<float>(values));
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, testing::StartsWith("rank 0: expected progress"));
+  });
 }
 
 // Every rank gets the same bytes, those of its own codes and the others' in ascending order, and they are near the sum.
@@ -99,6 +170,34 @@ TEST(Connect, TakesCrossoversOfThisMachineAlone) {
   EXPECT_EQ(comm.Choose<int64_t>(4104), Algorithm::kTwoShot);
   EXPECT_EQ(comm.Choose<float>(131072), Algorithm::kOneShot);
   EXPECT_EQ(comm.Choose<uint32_t>(131076), Algorithm::kTwoShot);
+  EXPECT_EQ(comm.Choose<uint32_t>(int64_t{1} << 40), Algorithm::kTwoShot) << "no weights were measured";
+  const Weights weights = Weights::Of(std::vector<int64_t>{2, 2, 1});
+  tuning.Put({TuningFingerprint(processor), {Backend::kCpu, false, 3}, {4096, 131072}, {weights, 500000}});
+  ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
+  EXPECT_EQ(comm.Choose<int64_t>(4096), Algorithm::kOneShot);
+  EXPECT_EQ(comm.Choose<int64_t>(499999), Algorithm::kTwoShot);
+  EXPECT_EQ(comm.Choose<int64_t>(500000), Algorithm::kWeighted);
+  EXPECT_EQ(comm.FormsOf<float>().Of(Algorithm::kWeighted), weights);
+  EXPECT_EQ(comm.FormsOf<float>().Of(Algorithm::kTwoShot), Weights::Equal(3));
+}
+
+// Weights are of the links of the first ranks: another part of a group has other links.
+TEST(Connect, GivesWeightsToTheFirstRanksAlone) {
+  const std::unique_ptr<Group> group = MakeGroup(6);
+  const device::Device processor;
+  Tuning tuning;
+  const Weights weights = Weights::Of(std::vector<int64_t>{2, 2, 1});
+  tuning.Put({TuningFingerprint(processor), {Backend::kCpu, false, 3}, {4096, 131072}, {weights, 500000}});
+  TempDir dir;
+  ASSERT_TRUE(tuning.Write(dir.Path("tuning.json")).ok());
+  tuning = Tuning::Read(dir.Path("tuning.json")).value();
+  for (const int64_t first : {0, 3}) {
+    Group* part = group->MakePart({first, first + 1, first + 2}).value();
+    Communicator comm(part, 0);
+    ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
+    EXPECT_EQ(comm.Choose<int64_t>(4096), Algorithm::kOneShot);
+    EXPECT_EQ(comm.Choose<int64_t>(500000), first == 0 ? Algorithm::kWeighted : Algorithm::kTwoShot);
+  }
 }
 
 }  // namespace

@@ -12,11 +12,14 @@
 
 namespace trivet::comm {
 
-/// What a call is, how many blocks it runs, and how many words each block sends to a peer.
+/// What a call is, how many blocks it runs, and how many words each block sends to a peer, in each chunk of a two-shot
+/// call; of that, how many chunks it has, and whether the last rank has no share.
 struct ModelCall {
   enum Kind { kOneShot, kTwoShot, kGather, kNorm } kind;
   uint32_t blocks;
   uint32_t words = 1;
+  uint32_t chunks = 1;
+  bool idle_last = false;
 };
 
 /// Mistakes that the walk has to find.
@@ -26,6 +29,7 @@ enum class Mistake {
   kOneHalf,        // all calls use the same half
   kGatherAsksOne,  // in a gather, ranks wait for rank 0 alone before they write
   kExactFlags,     // a flag that is one call ahead does not count
+  kOneFlag,        // all chunks of a call have the same flags
 };
 
 /// Every rank makes the calls, one after another; the blocks of a call run side by side.
@@ -98,9 +102,13 @@ class PeerModel {
   struct Op {
     Action action;
     uint32_t peer = 0;
-    uint32_t at = 0;  // a word, or a phase
+    uint32_t at = 0;  // a word; or a phase, and the chunk that it is of
   };
-  static constexpr uint32_t kWords = 4;
+  static constexpr uint32_t kWords = 4, kChunks = 3;
+
+  static constexpr uint32_t FlagOf(Phase phase, uint32_t chunk = 0) {
+    return static_cast<uint32_t>(phase) * kChunks + chunk;
+  }
 
   // What a block does in a call, after peer_cuda.cu and peer_norm_cuda.cu.
   std::vector<Op> Program(uint32_t rank, const ModelCall& call, uint32_t block) const {
@@ -119,22 +127,54 @@ class PeerModel {
       words([&](uint32_t at) { each(kSend, at); });
       words([&](uint32_t at) { each(kTake, at - block + (block + 1) % call.blocks); });
     } else if (call.kind == ModelCall::kTwoShot) {
-      words([&](uint32_t at) { each(kPushPart, at); });
-      each(kSignal, kBegun), each(kAwait, kBegun);
-      words([&](uint32_t at) { each(kTakePart, at), each(kPushTotal, at); });
-      each(kSignal, kDone), each(kAwait, kDone);
-      words([&](uint32_t at) { each(kTakeTotal, at); });
+      AddTwoShot(rank, call, block, &ops);
     } else {
       const bool ask_one = mistake_ == Mistake::kGatherAsksOne;
-      if (!ask_one || rank == 0) each(kSignal, kBegun);
-      if (!ask_one) each(kAwait, kBegun);
-      if (ask_one && rank != 0) ops.push_back({kAwait, 0, kBegun});
+      if (!ask_one || rank == 0) each(kSignal, FlagOf(kBegun));
+      if (!ask_one) each(kAwait, FlagOf(kBegun));
+      if (ask_one && rank != 0) ops.push_back({kAwait, 0, FlagOf(kBegun)});
       words([&](uint32_t at) { ops.push_back({kColumn, 0, at}); });
-      if (rank != 0) ops.push_back({kSignal, 0, kDone});
-      if (rank == 0) each(kAwait, kDone), words([&](uint32_t at) { each(kRead, at); });
+      if (rank != 0) ops.push_back({kSignal, 0, FlagOf(kDone)});
+      if (rank == 0) each(kAwait, FlagOf(kDone)), words([&](uint32_t at) { each(kRead, at); });
     }
     ops.push_back({kEnd});
     return ops;
+  }
+
+  void AddTwoShot(uint32_t rank, const ModelCall& call, uint32_t block, std::vector<Op>* ops) const {
+    const auto shares = [&](uint32_t of) { return !call.idle_last || of + 1 < ranks_; };
+    const auto words = [&](uint32_t chunk, auto action) {
+      for (uint32_t i = 0; i < call.words; ++i) action(block + (chunk * call.words + i) * call.blocks);
+    };
+    const auto each = [&](Action action, uint32_t at, bool sharing) {
+      for (uint32_t step = 1; step < ranks_; ++step) {
+        const uint32_t peer = (rank + step) % ranks_;
+        if (!sharing || shares(peer)) ops->push_back({action, peer, at});
+      }
+    };
+    const auto flags = [&](Action action, Phase phase, uint32_t chunk) {
+      const uint32_t flag = mistake_ == Mistake::kOneFlag ? 0 : chunk;
+      each(action, FlagOf(phase, flag), false);
+    };
+    const auto push_parts = [&](uint32_t chunk) {
+      words(chunk, [&](uint32_t at) { each(kPushPart, at, true); });
+      flags(kSignal, kBegun, chunk);
+    };
+    const auto take_totals = [&](uint32_t chunk) {
+      flags(kAwait, kDone, chunk);
+      words(chunk, [&](uint32_t at) { each(kTakeTotal, at, true); });
+    };
+    push_parts(0);
+    for (uint32_t chunk = 0; chunk < call.chunks; ++chunk) {
+      if (chunk + 1 < call.chunks) push_parts(chunk + 1);
+      flags(kAwait, kBegun, chunk);
+      words(chunk, [&](uint32_t at) {
+        if (shares(rank)) each(kTakePart, at, false), each(kPushTotal, at, false);
+      });
+      flags(kSignal, kDone, chunk);
+      if (chunk > 0) take_totals(chunk - 1);
+    }
+    take_totals(call.chunks - 1);
   }
 
   // Where things stand in a state: every rank's place in its calls and blocks, then its memory.
@@ -143,11 +183,11 @@ class PeerModel {
   uint32_t At(uint32_t rank, uint32_t block) const { return Base(rank) + 1 + block; }
   uint32_t Epoch(uint32_t rank, uint32_t block) const { return At(rank, blocks_) + block; }
   uint32_t Counter(uint32_t rank, uint32_t block) const { return Epoch(rank, blocks_) + block; }
-  uint32_t Flag(uint32_t rank, uint32_t phase, uint32_t block, uint32_t from) const {
-    return Counter(rank, blocks_) + (phase * blocks_ + block) * ranks_ + from;
+  uint32_t Flag(uint32_t rank, uint32_t flag, uint32_t block, uint32_t from) const {
+    return Counter(rank, blocks_) + (flag * blocks_ + block) * ranks_ + from;
   }
   uint32_t Packet(uint32_t rank, uint32_t half, uint32_t from, uint32_t word) const {
-    return Flag(rank, kPhases, 0, 0) + ((half * ranks_ + from) * kWords + word) * 2;
+    return Flag(rank, kPhases * kChunks, 0, 0) + ((half * ranks_ + from) * kWords + word) * 2;
   }
   uint32_t Part(uint32_t rank, uint32_t half, uint32_t from, uint32_t word) const {
     return Packet(rank, 2, 0, 0) + (half * ranks_ + from) * kWords + word;

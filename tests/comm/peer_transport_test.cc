@@ -50,6 +50,57 @@ float TermOf(int64_t rank, int64_t call, int64_t i) {
   return static_cast<float>(static_cast<int32_t>(bits) >> 8) * static_cast<float>(1U << (bits & 15U));
 }
 
+// What a rank gives in a call of the norm tests: magnitudes that two ranks do not cancel.
+int64_t GridTermOf(int64_t rank, int64_t call, int64_t i) {
+  return static_cast<int64_t>(TermOf(rank, call, i) * 4096.0F) * 31 + rank;
+}
+
+template <class T>
+T PartOf(int64_t rank, int64_t call, int64_t i) {
+  if constexpr (std::is_same_v<T, int64_t>) return GridTermOf(rank, call, i);
+  return TermOf(rank, call, i);
+}
+
+// What a rank's sums use. It goes when nobody waits any more.
+struct SumPlace {
+  Communicator* comm;
+  const Device& device;
+  Buffer buffer;
+  std::vector<device::Graph> graphs;
+};
+
+// One sum of `count` values three times, by itself, recorded, repeated, each of other numbers.
+template <class T>
+void SumIsThatOfTheHost(SumPlace* place, int64_t count, int64_t* call) {
+  Communicator* comm = place->comm;
+  const Device& device = place->device;
+  const std::span<T> there = place->buffer.As<T>().first(static_cast<size_t>(count));
+  for (int64_t round = 0; round < 3; ++round, ++*call) {
+    std::vector<T> values(there.size()), sum(there.size());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const auto at = static_cast<int64_t>(i);
+      values[i] = PartOf<T>(comm->rank(), *call, at);
+      sum[i] = PartOf<T>(0, *call, at);
+      for (int64_t rank = 1; rank < comm->size(); ++rank) sum[i] += PartOf<T>(rank, *call, at);
+    }
+    const auto bytes = static_cast<int64_t>(there.size_bytes());
+    device.Upload(there.data(), values.data(), bytes);
+    if (round == 1) {
+      place->graphs.push_back(std::move(device::Graph::Record([&] { return comm->AllReduce(there); })).value());
+      ASSERT_TRUE(comm->Barrier().ok());
+    }
+    if (round == 0) {
+      ASSERT_TRUE(comm->AllReduce(there).ok());
+    } else {
+      place->graphs.back().Launch();
+    }
+    const Status waited = comm->Wait();
+    ASSERT_TRUE(waited.ok()) << waited.error().message;
+    device.Download(values.data(), there.data(), bytes);
+    ASSERT_EQ(values, sum) << comm->size() << " ranks, " << count << " values, round " << round;
+  }
+}
+
 // Sums of float32, in ascending rank order, of sizes on both sides of every border; one by one, and repeated as a
 // graph.
 TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
@@ -60,35 +111,42 @@ TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
       if (ranks == 3) comm->Insist(Algorithm::kTwoShot);
       if (ranks == 5) comm->Insist(Algorithm::kOneShot);
       const int64_t border = OneShotBytes(ranks) / 4, piece = kPeerPieceBytes / 4;
-      Buffer buffer = std::move(Buffer::Make(device, (piece + 64) * 4, "test")).value();
-      std::vector<device::Graph> graphs;  // they go, as the buffer does, when nobody waits any more
+      SumPlace place{comm, device, std::move(Buffer::Make(device, (piece + 64) * 4, "test")).value(), {}};
       int64_t call = 0;
       for (const int64_t count : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{511}, int64_t{1025}, border - 1, border,
                                   border + 1, border + 5, piece + 7}) {
-        const std::span<float> there = buffer.As<float>().first(static_cast<size_t>(count));
-        for (int64_t round = 0; round < 3; ++round, ++call) {
-          std::vector<float> values(there.size()), sum(there.size());
-          for (size_t i = 0; i < values.size(); ++i) {
-            const auto at = static_cast<int64_t>(i);
-            values[i] = TermOf(comm->rank(), call, at);
-            sum[i] = TermOf(0, call, at);
-            for (int64_t rank = 1; rank < ranks; ++rank) sum[i] += TermOf(rank, call, at);
-          }
-          const auto bytes = static_cast<int64_t>(there.size_bytes());
-          device.Upload(there.data(), values.data(), bytes);
-          if (round == 1) {
-            graphs.push_back(std::move(device::Graph::Record([&] { return comm->AllReduce(there); })).value());
-            ASSERT_TRUE(comm->Barrier().ok());
-          }
-          if (round == 0) {
-            ASSERT_TRUE(comm->AllReduce(there).ok());
-          } else {
-            graphs.back().Launch();
-          }
-          const Status waited = comm->Wait();
-          ASSERT_TRUE(waited.ok()) << waited.error().message;
-          device.Download(values.data(), there.data(), bytes);
-          ASSERT_EQ(values, sum) << ranks << " ranks, " << count << " values, round " << round;
+        SumIsThatOfTheHost<float>(&place, count, &call);
+        if (HasFatalFailure()) return;
+      }
+      EXPECT_TRUE(comm->Close().ok());
+    });
+  }
+}
+
+// Shares by weight, in chunks: of any weights, of ranks without a share, of one rank alone; from one value to more than
+// a call carries, between sums of the other forms.
+TEST_F(PeerTransportTest, WeightedSumsAreThoseOfTheHost) {
+  for (const int64_t ranks : {2, 3, 5, 7, 8}) {
+    const std::unique_ptr<Group> group = MakeGroup(ranks);
+    RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+      const int64_t piece = kPeerPieceBytes / 4;
+      SumPlace place{comm, device, std::move(Buffer::Make(device, (piece + 64) * 4, "test")).value(), {}};
+      std::vector<int64_t> alone(static_cast<size_t>(ranks)), uneven(alone);
+      alone.back() = 1;
+      for (int64_t rank = 0; rank < ranks; ++rank) uneven[static_cast<size_t>(rank)] = rank == 1 ? 0 : 100 + 37 * rank;
+      int64_t call = 0;
+      for (const Weights& weights : {Weights::Of(uneven), Weights::Of(alone), Weights::Equal(ranks)}) {
+        comm->SetWeights(weights);
+        for (const int64_t count : {int64_t{1}, int64_t{4}, int64_t{9}, int64_t{4097}, int64_t{262144}, int64_t{300001},
+                                    int64_t{1000003}, piece + 7}) {
+          comm->Insist(Algorithm::kWeighted);
+          SumIsThatOfTheHost<float>(&place, count, &call);
+          if (HasFatalFailure()) return;
+          SumIsThatOfTheHost<int64_t>(&place, std::min(count, piece / 2), &call);
+          if (HasFatalFailure()) return;
+          comm->Insist(call % 2 == 0 ? Algorithm::kOneShot : Algorithm::kTwoShot);
+          SumIsThatOfTheHost<float>(&place, 1 + count % 40000, &call);
+          if (HasFatalFailure()) return;
         }
       }
       EXPECT_TRUE(comm->Close().ok());
@@ -96,15 +154,20 @@ TEST_F(PeerTransportTest, SumsAreThoseOfTheHost) {
   }
 }
 
-// What a rank gives in a call of the norm tests: magnitudes that two ranks do not cancel.
-int64_t GridTermOf(int64_t rank, int64_t call, int64_t i) {
-  return static_cast<int64_t>(TermOf(rank, call, i) * 4096.0F) * 31 + rank;
-}
-
-template <class T>
-T PartOf(int64_t rank, int64_t call, int64_t i) {
-  if constexpr (std::is_same_v<T, int64_t>) return GridTermOf(rank, call, i);
-  return TermOf(rank, call, i);
+// A rank that does not come is named in the midst of a sum in chunks, too, by ranks with a share and without.
+TEST_F(PeerTransportTest, AMissingRankOfAWeightedSumIsNamed) {
+  const std::unique_ptr<Group> group = MakeGroup(3, 300000);
+  RunConnected(group.get(), [&](Communicator* comm, const Device& device) {
+    Buffer buffer = std::move(Buffer::Make(device, 4 << 20, "test")).value();
+    comm->SetWeights(Weights::Of(std::vector<int64_t>{1, 0, 1}));
+    comm->Insist(Algorithm::kWeighted);
+    ASSERT_TRUE(comm->Barrier().ok());
+    if (comm->rank() == 2) return;
+    EXPECT_TRUE(comm->AllReduce(buffer.As<int64_t>()).ok());
+    const Status status = comm->Wait();
+    ASSERT_FALSE(status.ok());
+    EXPECT_THAT(status.error().message, testing::StartsWith("rank 2: expected its part"));
+  });
 }
 
 // Everything that AddNorm reads and writes, on one side.

@@ -20,6 +20,11 @@ TEST(ParseTransport, KnowsItsNamesAndNoOthers) {
 TEST(AlgorithmName, IsTheFieldsWord) {
   EXPECT_STREQ(AlgorithmName(Algorithm::kOneShot), "one-shot");
   EXPECT_STREQ(AlgorithmName(Algorithm::kTwoShot), "two-shot");
+  EXPECT_STREQ(AlgorithmName(Algorithm::kWeighted), "weighted");
+  for (const Algorithm algorithm : {Algorithm::kOneShot, Algorithm::kTwoShot, Algorithm::kWeighted}) {
+    EXPECT_EQ(ParseAlgorithm(AlgorithmName(algorithm)).value(), algorithm);
+  }
+  EXPECT_EQ(ParseAlgorithm("ring").error().code, Code::kUsage);
 }
 
 }  // namespace

@@ -4,6 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
 #include "base/str.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/paths.h"
@@ -42,32 +47,32 @@ class TuningTest : public testing::Test {
 TEST_F(TuningTest, AFileIsWhatWasWritten) {
   Tuning tuning = Tuning::Read(kOther).value();
   const Way two{Backend::kCuda, true, 2};
-  const std::string machine = "sums 1, NVIDIA H100, NVIDIA H100, links 0";
+  const std::string machine = "sums 2, NVIDIA H100, NVIDIA H100, links 0";
   EXPECT_EQ(tuning.Choose(machine, two).one_shot, (Crossovers{786432, 0}));
   tuning.Put({machine, two, {1048576, 262144}});
   tuning.Put({machine, {Backend::kCuda, false, 2}, {4096, 8192}});
-  tuning.Put({"sums 1, a third machine", two, {8192, 8192}});
+  tuning.Put({"sums 2, a third machine", two, {8192, 8192}});
   const std::string path = dir_.Path("again.json");
   ASSERT_TRUE(tuning.Write(path).ok());
   const Tuning again = Tuning::Read(path).value();
   EXPECT_EQ(again.Of(machine).size(), 2U);
   EXPECT_EQ(again.Choose(machine, two).one_shot, (Crossovers{1048576, 262144}));
   EXPECT_TRUE(again.Choose(machine, two).measured);
-  EXPECT_EQ(again.Choose("sums 1, a machine that is not here", {Backend::kCpu, false, 3}).one_shot,
+  EXPECT_EQ(again.Choose("sums 2, a machine that is not here", {Backend::kCpu, false, 3}).one_shot,
             (Crossovers{8192, 16384}));
 }
 
 TEST_F(TuningTest, AnotherMachineGetsWhatIsBuiltIn) {
   const Tuning tuning = Tuning::Read(kOther).value();
   for (const Way& way : {Way{Backend::kCuda, true, 2}, Way{Backend::kCpu, false, 3}}) {
-    const CrossoverChoice choice = tuning.Choose("sums 1, another one", way);
+    const CrossoverChoice choice = tuning.Choose("sums 2, another one", way);
     EXPECT_FALSE(choice.measured);
     EXPECT_EQ(choice.one_shot, BuiltInCrossovers(way));
-    EXPECT_THAT(choice.reason, HasSubstr("has nothing for " + way.Name() + " on this machine (sums 1, another one)"));
+    EXPECT_THAT(choice.reason, HasSubstr("has nothing for " + way.Name() + " on this machine (sums 2, another one)"));
   }
   // Nor does a rank count that was not measured, on that very machine.
-  EXPECT_FALSE(tuning.Choose("sums 1, a machine that is not here", {Backend::kCpu, false, 4}).measured);
-  EXPECT_EQ(Tuning("no file").Choose("sums 1, another one", {Backend::kCpu, false, 2}).reason, "no file");
+  EXPECT_FALSE(tuning.Choose("sums 2, a machine that is not here", {Backend::kCpu, false, 4}).measured);
+  EXPECT_EQ(Tuning("no file").Choose("sums 2, another one", {Backend::kCpu, false, 2}).reason, "no file");
 }
 
 TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
@@ -82,7 +87,7 @@ TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
   EXPECT_THAT(Refusal("\"ranks\": 3", "\"ranks\": \"3\""), HasSubstr("ranks"));
   EXPECT_THAT(Refusal("\"cpu\"", "\"tpu\""), HasSubstr("backend: expected cpu or cuda, found \"tpu\""));
   EXPECT_THAT(Refusal("\"host\"", "\"peer\""), HasSubstr("transport of cpu"));
-  EXPECT_THAT(Refusal("sums 1, a machine that is not here", ""), HasSubstr("machine"));
+  EXPECT_THAT(Refusal("sums 2, a machine that is not here", ""), HasSubstr("machine"));
   EXPECT_THAT(Refusal("tuning 1", "tuning 2"), HasSubstr("format: expected \"trivet tuning 1\""));
   EXPECT_THAT(Refusal("]", ""), HasSubstr("tuning.json"));
   EXPECT_THAT(Tuning::Read(Write("{}")).error().message, HasSubstr("format"));
@@ -96,6 +101,97 @@ TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
   EXPECT_EQ(Tuning::Read(dir_.Path("none")).error().code, Code::kNotFound);
   EXPECT_EQ(Tuning::Open(dir_.Path("none")).error().code, Code::kNotFound);
   EXPECT_EQ(Tuning::Open("none").value().path(), "");
+}
+
+TEST_F(TuningTest, WeightsAreKept) {
+  Tuning tuning = Tuning::Read(kOther).value();
+  const std::string machine = "sums 2, NVIDIA H100, NVIDIA H100, links 0";
+  const Way three{Backend::kCuda, true, 3};
+  const Weights weights = Weights::Of(std::vector<int64_t>{500, 500, 0});
+  EXPECT_EQ(tuning.Choose("sums 2, another one", three).weighted.from_bytes, INT64_MAX);
+  EXPECT_EQ(tuning.Choose("sums 2, another one", three).weighted.weights, Weights::Equal(3));
+  tuning.Put({machine, three, {4096, 8192}, {weights, 1 << 20}});
+  ASSERT_TRUE(tuning.Write(dir_.Path("weights.json")).ok());
+  const CrossoverChoice choice = Tuning::Read(dir_.Path("weights.json")).value().Choose(machine, three);
+  EXPECT_EQ(choice.weighted.weights, weights);
+  EXPECT_EQ(choice.weighted.from_bytes, 1 << 20);
+  // And the entry beside it has none.
+  const CrossoverChoice two =
+      Tuning::Read(dir_.Path("weights.json")).value().Choose(machine, {Backend::kCuda, true, 2});
+  EXPECT_TRUE(two.measured);
+  EXPECT_EQ(two.weighted.from_bytes, INT64_MAX);
+  EXPECT_EQ(two.weighted.weights, Weights::Equal(2));
+}
+
+TEST_F(TuningTest, WeightsThatCannotBeAreRefused) {
+  const auto refusal = [&](const std::string& weighted) {
+    return Refusal("\"ranks\": 3,", "\"ranks\": 3, \"weighted\": " + weighted + ",");
+  };
+  const std::string list = "weighted.weights of 3 ranks on cpu by host: expected a number of 0 to 1000 for each rank";
+  EXPECT_THAT(refusal("{\"weights\": [1, 2], \"from_bytes\": 0}"), HasSubstr(list));
+  EXPECT_THAT(refusal("{\"weights\": [1, 2, 1001], \"from_bytes\": 0}"), HasSubstr(list));
+  EXPECT_THAT(refusal("{\"weights\": [1, -2, 1], \"from_bytes\": 0}"), HasSubstr(list));
+  EXPECT_THAT(refusal("{\"weights\": [1, 0.5, 1], \"from_bytes\": 0}"), HasSubstr(list));
+  EXPECT_THAT(refusal("{\"weights\": [0, 0, 0], \"from_bytes\": 0}"), HasSubstr("not all 0, found [0,0,0]"));
+  EXPECT_THAT(refusal("{\"weights\": {\"a\": 1, \"b\": 1, \"c\": 1}, \"from_bytes\": 0}"), HasSubstr(list));
+  EXPECT_THAT(refusal("{\"from_bytes\": 0}"), HasSubstr("found null"));
+  EXPECT_THAT(refusal("{\"weights\": [1, 1, 1], \"from_bytes\": -1}"), HasSubstr("weighted.from_bytes"));
+  EXPECT_THAT(refusal("{\"weights\": [1, 1, 1]}"), HasSubstr("weighted.from_bytes"));
+  EXPECT_THAT(refusal("[1, 1, 1]"), HasSubstr("weighted: expected an object"));
+}
+
+TEST_F(TuningTest, UnknownKeysAreRefusedByName) {
+  EXPECT_THAT(Refusal("\"results\"", "\"weights\": [], \"results\""),
+              HasSubstr("the file: expected keys format, results, found \"weights\""));
+  EXPECT_THAT(Refusal("\"ranks\": 3", "\"ranks\": 3, \"two_shot_bytes\": 5"),
+              HasSubstr("results: expected keys machine, backend, transport, ranks, one_shot_bytes, weighted, found "
+                        "\"two_shot_bytes\""));
+  EXPECT_THAT(Refusal("\"int64\": 8192", "\"int64\": 8192, \"bf16\": 1"),
+              HasSubstr("one_shot_bytes: expected keys int64, float32, found \"bf16\""));
+  EXPECT_THAT(
+      Refusal("\"ranks\": 3", "\"ranks\": 3, \"weighted\": {\"weights\": [1, 1, 1], \"from_bytes\": 0, \"chunks\": 4}"),
+      HasSubstr("weighted: expected keys weights, from_bytes, found \"chunks\""));
+}
+
+// The examples of links that differ: a pair that is faster than the third rank, and so on.
+TEST(WeightsFor, FinishTheBusiestLinkFirst) {
+  const auto of = [](const std::vector<double>& rates) { return WeightsFor(rates).All(); };
+  EXPECT_EQ(of({28, 28, 15}), (std::vector<int64_t>{500, 500, 0}));
+  EXPECT_EQ(of({15, 28, 28}), (std::vector<int64_t>{0, 500, 500}));
+  EXPECT_EQ(of({28, 28, 28, 28, 15}), (std::vector<int64_t>{250, 250, 250, 250, 0}));
+  EXPECT_EQ(of({28, 28, 28, 28, 28, 15, 15}), (std::vector<int64_t>{195, 195, 195, 195, 195, 12, 12}));
+  EXPECT_EQ(of({100, 1, 1}), (std::vector<int64_t>{1000, 0, 0}));
+  for (const std::vector<double>& alike : {std::vector<double>{28, 27, 26}, {5, 5, 5, 5}, {28, 15}, {7}}) {
+    EXPECT_EQ(WeightsFor(alike), Weights::Equal(std::ssize(alike)));
+  }
+  // No other shares do better: of random ones, none has a busiest link that is done sooner.
+  std::mt19937 random(3);
+  for (int64_t ranks = 3; ranks <= 8; ++ranks) {
+    std::vector<double> rates(static_cast<size_t>(ranks));
+    for (double& rate : rates) rate = 5 + static_cast<double>(random() % 100);
+    const auto time = [&](const std::vector<int64_t>& weights) {
+      const double sum = static_cast<double>(std::accumulate(weights.begin(), weights.end(), int64_t{0}));
+      double latest = 0;
+      for (size_t i = 0; i < rates.size(); ++i) {
+        latest =
+            std::max(latest, (1 + static_cast<double>(ranks - 2) * static_cast<double>(weights[i]) / sum) / rates[i]);
+      }
+      return latest;
+    };
+    const double best = time(WeightsFor(rates).All());
+    std::vector<int64_t> other(rates.size());
+    for (int64_t i = 0; i < 2000; ++i) {
+      for (int64_t& weight : other) weight = 1 + random() % 1000;
+      EXPECT_GE(time(other), 0.99 * best);
+    }
+  }
+}
+
+TEST(WeightedFrom, IsWhereAllLongerSumsGain) {
+  EXPECT_EQ(WeightedFrom({}), INT64_MAX);
+  EXPECT_EQ(WeightedFrom(std::vector<WeightedTimes>{{1, 10, 9}, {2, 20, 19.5}, {4, 40, 30}, {8, 80, 60}}), 4);
+  EXPECT_EQ(WeightedFrom(std::vector<WeightedTimes>{{1, 10, 5}, {2, 20, 10}}), 1);
+  EXPECT_EQ(WeightedFrom(std::vector<WeightedTimes>{{1, 10, 5}, {2, 20, 21}}), INT64_MAX);
 }
 
 TEST(BestCrossover, LosesLeast) {
