@@ -89,8 +89,8 @@ class Builder : public nlohmann::json_sax<Json> {
 };
 
 Error WrongType(std::string_view what, std::string_view key, const char* expected, const Json& found) {
-  return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected {}, found {}; correct the file", what, key,
-                                               expected, Quote(DumpJson(found).substr(0, 80))));
+  return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected {}, found {}; correct it", what, key, expected,
+                                               Quote(DumpJson(found).substr(0, 80))));
 }
 
 }  // namespace

@@ -12,6 +12,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/temporary.h"
+
 namespace trivet {
 
 Result<std::string> ReadTextFile(const std::string& path, int64_t max_bytes) {
@@ -59,7 +61,7 @@ Result<std::string> WritablePath(const std::string& path) {
 
 Status WriteTextFile(const std::string& name, std::string_view text) {
   TRY_ASSIGN(const std::string path, WritablePath(name));
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  const std::string temporary = TemporaryPath(path);
   std::FILE* file = std::fopen(temporary.c_str(), "wb");
   bool written = file != nullptr && std::fwrite(text.data(), 1, text.size(), file) == text.size();
   if (file != nullptr) written = std::fclose(file) == 0 && written;

@@ -247,14 +247,22 @@ Result<std::string> ModelDir(const std::string& model) {
   return engine::ResolveModel(model, ProgramDir(), TRIVET_SOURCE_MODELS);
 }
 
-Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
-                    const std::function<void()>& meanwhile) {
-  Loaded loaded;
+Result<std::unique_ptr<engine::OpenedModel>> OpenFor(const EngineFlags& flags) {
   TRY_ASSIGN(engine::OpenedModel model, flags.layout.Open());
-  loaded.model = std::make_unique<engine::OpenedModel>(std::move(model));
   if (!flags.quiet) {
-    for (const std::string& notice : loaded.model->notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
+    for (const std::string& notice : model.notices) std::fprintf(stderr, "notice: %s\n", notice.c_str());
   }
+  return std::make_unique<engine::OpenedModel>(std::move(model));
+}
+
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options) {
+  TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags));
+  return Load(flags, options, std::move(model));
+}
+
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
+                    std::unique_ptr<engine::OpenedModel> model, const std::function<void()>& meanwhile) {
+  Loaded loaded{std::move(model), nullptr};
   TRY(flags.layout.CheckPlacement(loaded.model->geometry, options.layout));
   ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);
   const auto show = [&](int64_t done, int64_t total) {

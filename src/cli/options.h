@@ -108,10 +108,15 @@ struct Loaded {
   std::unique_ptr<engine::Engine> engine;
 };
 
-/// Opens and loads, with notices and a progress bar on standard error unless quiet.
+/// Opens the model of the flags, with notices on standard error unless quiet.
+Result<std::unique_ptr<engine::OpenedModel>> OpenFor(const EngineFlags& flags);
+
+/// Loads a model that OpenFor has opened, with notices and a progress bar on standard error unless quiet.
 ///   meanwhile  called now and then on this thread; may be empty
 Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
-                    const std::function<void()>& meanwhile = {});
+                    std::unique_ptr<engine::OpenedModel> model, const std::function<void()>& meanwhile = {});
+/// Opens and loads.
+Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options);
 
 /// Says on standard error what --routes forced, unless quiet or without it.
 void SayForced(const EngineFlags& flags, const engine::Engine& engine);

@@ -12,6 +12,7 @@
 #include "base/str.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/signals.h"
 #include "plan/placement_record.h"
 
 namespace trivet::cli {
@@ -155,6 +156,7 @@ Status Make(const MakeFlags& flags) {
     return {};
   }
   TRY_ASSIGN(const std::string path, WritablePath(flags.out));
+  const FileWatch watch(path);
   TRY(WriteTextFile(path, text));
   Print("{}: {} experts in groups of {}, {}\n", flags.out, map.experts(), fmt::join(map.Sizes(), "/"),
         map.ContentDigest());

@@ -8,6 +8,7 @@
 
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/signals.h"
 
 namespace trivet::cli {
 namespace {
@@ -27,6 +28,7 @@ Status Export(const RoutesFlags& flags) {
         fmt::format("{}: expected a path outside of the run, which is sealed, found one in it; choose another",
                     flags.out));
   }
+  const FileWatch watch(path);
   TRY_ASSIGN(const engine::ExportedRoutes exported, engine::ExportRoutes(files, flags.run, path));
   if (flags.quiet) return {};
   std::fprintf(stderr, "exported the experts of %zu tokens of %zu requests in %zu layers\n", exported.tokens,

@@ -10,6 +10,7 @@
 #include "checkpoint/writer.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/signals.h"
 #include "engine/prompts.h"
 #include "engine/scoring.h"
 
@@ -47,15 +48,11 @@ Result<std::vector<TokenId>> TokenList(const Json& list, const std::string& what
   return ids;
 }
 
-Result<Sequences> ReadSequences(const ScoreFlags& flags) {
+Result<Sequences> ReadSequences(const ScoreFlags& flags, const engine::OpenedModel& model) {
   Sequences sequences;
-  if (flags.tokens.empty() == flags.text.empty()) {
-    return MakeError(Code::kUsage,
-                     "score: expected one of --tokens FILE.json and --text TEXT, found none or both; give one");
-  }
   if (!flags.text.empty()) {
     TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
-    TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
+    TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model.checkpoint));
     TRY_ASSIGN(std::vector<TokenId> ids, prompts.EncodeText(flags.text));
     sequences.ids.push_back(std::move(ids));
     return sequences;
@@ -154,6 +151,10 @@ Status Execute(const ScoreFlags& flags) {
                      "score: expected something to do with the scores, found nothing; give --out, "
                      "--logprobs, --perplexity or --proof");
   }
+  if (flags.tokens.empty() == flags.text.empty()) {
+    return MakeError(Code::kUsage,
+                     "score: expected one of --tokens FILE.json and --text TEXT, found none or both; give one");
+  }
   if (flags.last && (flags.logprobs || flags.perplexity)) {
     return MakeError(Code::kUsage,
                      "score: expected --last without --logprobs and --perplexity, which need every "
@@ -164,9 +165,11 @@ Status Execute(const ScoreFlags& flags) {
   }
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY(CheckPaths(flags));
-  TRY_ASSIGN(const Sequences sequences, ReadSequences(flags));
+  TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
+  TRY_ASSIGN(const Sequences sequences, ReadSequences(flags, *model));
   TRY(flags.proof.Fill("score", &options));
-  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
+  const FileWatch watch(flags.out);
+  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, std::move(model)));
   TRY_ASSIGN(const std::vector<engine::ScoredSequence> scored,
              engine::Score(loaded.engine.get(), {sequences.ids, flags.last, flags.hidden}));
   if (loaded.engine->saturated()) {

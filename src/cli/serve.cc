@@ -65,9 +65,10 @@ Status Execute(const ServeFlags& flags) {
   }
   TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
-  TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir));
+  TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
+  TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model->checkpoint));
   HoldSignals();
-  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, ObeySignals));
+  TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, std::move(model), ObeySignals));
   engine::Constraints constraints(&prompts.tokenizer(), loaded.model->files.stop_tokens);
   TRY_ASSIGN(server::ServedModel served, Served(flags, loaded, prompts, &constraints));
   engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens);

@@ -4,6 +4,9 @@
 #include <csignal>
 #include <filesystem>
 
+#include "base/str.h"
+#include "base/temporary.h"
+
 namespace trivet::cli {
 namespace {
 
@@ -69,6 +72,18 @@ void SignalWatch::Wait() {
   while (::sigwait(&signals, &signal) == 0 && !over_) act_(signal);
 }
 
+namespace {
+
+// Ends a watch, and lets signals end the process again.
+void LetGo(std::unique_ptr<SignalWatch>* watch) {
+  if (*watch == nullptr) return;
+  watch->reset();
+  const sigset_t signals = EndSignals();
+  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+}  // namespace
+
 FolderWatch::FolderWatch(std::string path, bool made) : path_(std::move(path)) {
   std::error_code error;
   const bool absent = !std::filesystem::exists(std::filesystem::symlink_status(path_, error));
@@ -82,11 +97,21 @@ FolderWatch::FolderWatch(std::string path, bool made) : path_(std::move(path)) {
   });
 }
 
-FolderWatch::~FolderWatch() {
-  if (watch_ == nullptr) return;
-  watch_.reset();
-  const sigset_t signals = EndSignals();
-  ::pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+FolderWatch::~FolderWatch() { LetGo(&watch_); }
+
+FileWatch::FileWatch(const std::string& path) {
+  if (path.empty()) return;
+  const Result<std::string> writable = WritablePath(path);
+  if (!writable.ok()) return;  // nothing will be written
+  temporary_ = TemporaryPath(*writable);
+  HoldSignals();
+  watch_ = std::make_unique<SignalWatch>([this](int signal) {
+    std::error_code ignored;
+    std::filesystem::remove(temporary_, ignored);
+    EndBy(signal);
+  });
 }
+
+FileWatch::~FileWatch() { LetGo(&watch_); }
 
 }  // namespace trivet::cli

@@ -45,4 +45,17 @@ class FolderWatch {
   std::unique_ptr<SignalWatch> watch_;
 };
 
+/// While it lives, an end signal removes what has been written of a file that is not whole yet, before it ends the
+/// process as it would have. To be made before the process starts threads.
+class FileWatch {
+ public:
+  /// What WriteTextFile or a FileWriter writes for `path`; nothing when that is empty.
+  explicit FileWatch(const std::string& path);
+  ~FileWatch();
+
+ private:
+  std::string temporary_;
+  std::unique_ptr<SignalWatch> watch_;
+};
+
 }  // namespace trivet::cli

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// `trivet tune`: where sums over ranks change from one form to the other on this machine.
+// `trivet tune`: where sums over ranks change from one form to the other on this machine, and by which weights long
+// ones are shared out.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -13,13 +15,16 @@
 #include "cli/bench_group.h"
 #include "cli/commands.h"
 #include "cli/options.h"
+#include "cli/signals.h"
 #include "device/buffer.h"
 
 namespace trivet::cli {
 namespace {
 
 constexpr int64_t kSmallest = 4096;  // below it no form of a sum has anything to share out
-constexpr int64_t kCalls = 20;       // of one measurement
+constexpr int64_t kCalls = 20;       // of one measurement, at most
+constexpr int64_t kMiB = 1 << 20;
+constexpr int64_t kLongSums[] = {1 * kMiB, 2 * kMiB, 4 * kMiB, 8 * kMiB};  // shorter ones have no chunks to speak of
 
 struct Flags {
   GroupFlags group;
@@ -40,11 +45,12 @@ std::vector<int64_t> Sizes(int64_t most) {
 template <class T>
 Result<double> TimeForm(const GroupRank& rank, comm::Algorithm form, std::span<T> values) {
   rank.comm.Insist(form);
+  const int64_t calls = std::clamp<int64_t>(16 * kMiB / static_cast<int64_t>(values.size_bytes()), 1, kCalls);
   const auto work = [&]() -> Status {
-    for (int64_t call = 0; call < kCalls; ++call) TRY(rank.comm.AllReduce(values));
+    for (int64_t call = 0; call < calls; ++call) TRY(rank.comm.AllReduce(values));
     return {};
   };
-  return Records(rank) ? GraphTimeOf(rank, kCalls, work) : TimeOf(rank, kCalls, work);
+  return Records(rank) ? GraphTimeOf(rank, calls, work) : TimeOf(rank, calls, work);
 }
 
 void Print(const Flags& flags, const comm::Way& way, const char* type, std::span<const comm::FormTimes> times) {
@@ -84,6 +90,56 @@ Result<int64_t> Measure(const Flags& flags, const GroupRank& rank, const comm::W
   return comm::BestCrossover(times);
 }
 
+void PrintRates(const Flags& flags, const comm::Way& way, std::span<const double> rates, const comm::Weights& weights) {
+  if (flags.group.json) {
+    std::puts(DumpJson({{"ranks", way.ranks},
+                        {"write_bytes_per_s", std::vector<double>(rates.begin(), rates.end())},
+                        {"weights", weights.All()}})
+                  .c_str());
+    return;
+  }
+  std::string text;
+  for (const double rate : rates) text += fmt::format("{}{:.1f}", text.empty() ? "" : ", ", rate * 1e-9);
+  std::printf("%s: links of %s GB/s, shares of %s\n", way.Name().c_str(), text.c_str(),
+              weights == comm::Weights::Equal(way.ranks) ? "equal size"
+                                                         : fmt::format("{}", fmt::join(weights.All(), ", ")).c_str());
+}
+
+// By which weights long sums are shared out, as the links ask for it, and from where on that is faster.
+Result<comm::WeightedShares> MeasureWeights(const Flags& flags, const GroupRank& rank, const comm::Way& way) {
+  TRY_ASSIGN(const std::vector<double> rates, WriteRates(rank));
+  const comm::Weights weights = comm::WeightsFor(rates);
+  if (rank.comm.rank() == 0) PrintRates(flags, way, rates, weights);
+  if (weights == comm::Weights::Equal(way.ranks)) return comm::WeightedShares{weights};
+  rank.comm.SetWeights(weights);
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, *std::rbegin(kLongSums), "message"));
+  if (rank.device.backend() == Backend::kCpu) std::fill_n(buffer.data(), buffer.bytes(), std::byte{0});
+  std::vector<comm::WeightedTimes> times;
+  for (const int64_t bytes : kLongSums) {
+    const std::span<int64_t> values = buffer.As<int64_t>().first(static_cast<size_t>(bytes) / sizeof(int64_t));
+    comm::WeightedTimes time{bytes};
+    TRY_ASSIGN(time.equal_us, TimeForm(rank, comm::Algorithm::kTwoShot, values));
+    TRY_ASSIGN(time.weighted_us, TimeForm(rank, comm::Algorithm::kWeighted, values));
+    times.push_back(time);
+    if (rank.comm.rank() != 0) continue;
+    if (flags.group.json) {
+      std::puts(DumpJson({{"ranks", way.ranks},
+                          {"bytes", bytes},
+                          {"two_shot_us", time.equal_us},
+                          {"weighted_us", time.weighted_us}})
+                    .c_str());
+    } else {
+      std::printf("  %8ld bytes   two-shot %9.2f us   weighted %9.2f us\n", bytes, time.equal_us, time.weighted_us);
+    }
+  }
+  const int64_t from = comm::WeightedFrom(times);
+  if (rank.comm.rank() == 0 && !flags.group.json) {
+    std::puts(from == INT64_MAX ? "  no gain: shares stay equal"
+                                : fmt::format("  weighted from {} bytes", from).c_str());
+  }
+  return comm::WeightedShares{weights, from};
+}
+
 // Earlier results stay, unless they are of the same machine and way.
 Result<comm::Tuning> Earlier(const std::string& path) {
   std::error_code unreadable;
@@ -101,7 +157,8 @@ Status Execute(const Flags& flags) {
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);  // a failure shows in writing
-  TRY(tuning.Write(path));                                                   // what cannot be kept need not be measured
+  const FileWatch watch(path);
+  TRY(tuning.Write(path));  // what cannot be kept need not be measured
   TRY_ASSIGN(const std::vector<std::string> counts, ParseLists(flags.ranks, "--ranks"));
   for (const std::string& count : counts) {
     TRY_ASSIGN(const int64_t ranks, ParseInt(count, "--ranks"));
@@ -110,9 +167,10 @@ Status Execute(const Flags& flags) {
     group.tuning = "none";
     TRY(RunGroup(group, [&](const GroupRank& rank) -> Status {
       comm::TunedWay result{
-          comm::TuningFingerprint(rank.device), {rank.device.backend(), rank.comm.peer() != nullptr, ranks}, {}};
+          comm::TuningFingerprint(rank.device), {rank.device.backend(), rank.comm.peer() != nullptr, ranks}, {}, {}};
       TRY_ASSIGN(result.one_shot.int64_bytes, Measure<int64_t>(flags, rank, result.way, "int64"));
       TRY_ASSIGN(result.one_shot.float32_bytes, Measure<float>(flags, rank, result.way, "float32"));
+      TRY_ASSIGN(result.weighted, MeasureWeights(flags, rank, result.way));
       if (rank.comm.rank() == 0) tuning.Put(result);
       return {};
     }));

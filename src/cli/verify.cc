@@ -82,7 +82,11 @@ Result<proof::Report> Matrix(const VerifyFlags& flags) {
   engine::MatrixOptions options;
   options.plan_dir = std::filesystem::path(flags.matrix).parent_path().string();
   const Result<engine::OpenedModel> model = Prepare(plan, &options);
-  if (!model.ok()) return MakeError(model.error().code, flags.matrix + ": " + model.error().message);
+  if (!model.ok()) {
+    // What would be wrong usage on the command line is a malformed file here.
+    const Code code = model.error().code == Code::kUsage ? Code::kInvalid : model.error().code;
+    return MakeError(code, flags.matrix + ": " + model.error().message);
+  }
   TRY_ASSIGN(const RunsFolder folder, RunsFolder::Make(flags.out));
   options.dir = folder.path();
   std::optional<FolderWatch> watch;  // runs that the user asked for stay as far as they came
@@ -149,6 +153,7 @@ Exit Execute(const VerifyFlags& flags) {
   if (!flags.html.empty()) {
     const Result<std::string> path = WritablePath(flags.html);
     if (!path.ok()) return Status(path.error());
+    const FileWatch watch(*path);
     if (const Status written = WriteTextFile(*path, proof::ReportHtml(report->json)); !written.ok()) return written;
   }
   std::puts(DumpJson(report->json, 1).c_str());

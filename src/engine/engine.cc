@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "comm/wht6.h"
+#include "engine/fault_sites.h"
 #include "engine/knobs.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
@@ -17,38 +18,6 @@
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
-namespace {
-
-// Whether the ranks of a layout can make a planted mistake.
-Status CheckFault(const plan::Layout& layout, const EngineOptions& options) {
-  using comm::FaultKind;
-  const comm::Fault& fault = options.fault;
-  if (fault.kind == FaultKind::kNone) return {};
-  if (fault.rank < 0 || fault.rank >= layout.world()) {
-    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
-                                               layout.world() - 1, fault.rank));
-  }
-  if (fault.kind == FaultKind::kHandBF16 && layout.context.ranks == 1 &&
-      layout.At(fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
-    return MakeError(
-        Code::kUsage,
-        fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
-                    "choose one of another, or give --pp or --cp",
-                    fault.rank));
-  }
-  if (fault.kind == FaultKind::kOtherReplica && layout.replicas == 1) {
-    return MakeError(Code::kUsage, "--fault: expected another replica to give requests to, found one; give --dp");
-  }
-  if (comm::OnProcessorAlone(fault.kind) && options.backend != Backend::kCpu) {
-    return MakeError(
-        Code::kUnsupported,
-        "--fault: expected ranks on the processor for this mistake, found them on GPUs; use --backend cpu");
-  }
-  return {};
-}
-
-}  // namespace
-
 Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Layout layout, RankOptions rank_options,
                std::unique_ptr<const model::RouteTable> routes)
     : model_(model),
@@ -78,7 +47,7 @@ Status CheckCompression(int64_t hidden, const EngineOptions& options) {
 Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const EngineOptions& options,
                                               const LoadProgress& progress) {
   TRY_ASSIGN(plan::Layout layout, plan::MakeLayout(model.geometry, options.layout));
-  TRY(CheckFault(layout, options));
+  TRY(CheckFault(model.geometry, layout, options));
   TRY(CheckBackend(layout, options.backend));
   TRY(CheckCompression(model.geometry.hidden, options));
   RankOptions rank_options;

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/str.h"
+#include "base/temporary.h"
 
 namespace trivet::io {
 namespace {
@@ -87,7 +88,7 @@ Status File::ReadAt(int64_t offset, std::span<std::byte> dst) const {
 
 Result<FileWriter> FileWriter::Create(const std::string& name) {
   TRY_ASSIGN(std::string path, WritablePath(name));
-  std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  std::string temporary = TemporaryPath(path);
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd < 0) {
     return MakeError(Code::kIo, fmt::format("{}: expected to create the file, found: {}; check the path", path,

@@ -246,7 +246,7 @@ Result<TokenId> Bpe::UnknownFor(std::string_view character) const {
   const std::optional<TokenId> id = Find(unk_token_);
   if (id.has_value()) return *id;
   return MakeError(Code::kInvalid, fmt::format("tokenizer model: expected the unk_token \"{}\" in vocab, found none "
-                                               "when \"{}\" needed it; correct the file",
+                                               "when \"{}\" needed it; correct the model's file",
                                                Quote(unk_token_), Quote(character)));
 }
 

@@ -47,6 +47,8 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("generate demo -q --prompt hi --force gemm=gemm/ref,,", 2, {"--force"});
   Refused("generate demo -q --prompt hi --fault other-replica", 2, {"--fault", "--dp"});
   Refused("generate demo -q --prompt hi --pp 2 --fault hand-bf16:rank=1", 2, {"--fault", "last stage"});
+  Refused("generate demo -q --prompt hi --ranks 3 --fault partial-bf16:rank=1:site=100", 2,
+          {"--fault", "rank 1 has", "from 0 to", "found 100"});
   Refused("plan demo --ranks 3 --pp 3 --dp 2", 2,
           {"at most 16", "2 replicas of 3 stages of 1 shares of sequences of 3"});
   Refused("plan demo --cp 0", 2, {"--cp", "1 to 16"});
@@ -128,6 +130,7 @@ TEST_F(Program, ExchangesBetweenRanksAreMeasuredAndChecked) {
   const Outcome links = Run("bench p2p --ranks 4");  // more ranks than most small machines have cores
   EXPECT_EQ(links.status, 0) << links.err;
   EXPECT_THAT(links.out, HasSubstr("rank  3 to  2"));
+  EXPECT_THAT(links.out, testing::ContainsRegex("rank  3 to all others at once +writes +[0-9.]+ GB/s"));
 }
 
 TEST_F(Program, AFifoForAFileIsAnErrorAndNoHang) {

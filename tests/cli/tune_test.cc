@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <regex>
 #include <string>
 #include <vector>
@@ -53,6 +54,61 @@ TEST_F(Program, WhatWasTunedIsUsedAndShown) {
     logits.push_back(ReadTextFile(out, 1 << 28).value());
   }
   EXPECT_EQ(logits[0], logits[1]);
+}
+
+// Without --out and --tuning, the file is the user's own, in the folder that the environment names.
+TEST_F(Program, TheUsersOwnTuningIsTaken) {
+  const std::string cache = dir_.Path("cache"), file = cache + "/trivet/tuning.json";
+  ::setenv("XDG_CACHE_HOME", cache.c_str(), 1);
+  EXPECT_THAT(Run("explain allreduce --ranks 2").out,
+              ContainsRegex("measured +refused +no file; trivet tune makes one"));
+  const Outcome tuned = Run("tune --ranks 2");
+  EXPECT_EQ(tuned.status, 0) << tuned.err;
+  EXPECT_THAT(tuned.out, HasSubstr("kept in " + file));
+  EXPECT_THAT(Run("explain allreduce --ranks 2").out, ContainsRegex("measured +chosen +" + file));
+  EXPECT_THAT(Run("explain allreduce --ranks 2 --tuning none").out, ContainsRegex("built-in +chosen"));
+  // A damaged one is not passed over.
+  ASSERT_TRUE(WriteTextFile(file, "{\"format\": \"trivet tuning 1\", \"results\": [], \"weights\": 1}").ok());
+  Refused("explain allreduce --ranks 2", 4, {file, "weights"});
+  Refused("tune --ranks 2", 4, {file, "weights"});
+  // And HOME stands in for a folder of caches.
+  ::unsetenv("XDG_CACHE_HOME");
+  const std::string home = dir_.Path("home"), before = std::getenv("HOME") == nullptr ? "" : std::getenv("HOME");
+  ::setenv("HOME", home.c_str(), 1);
+  EXPECT_THAT(Run("tune --ranks 2").out, HasSubstr("kept in " + home + "/.cache/trivet/tuning.json"));
+  EXPECT_THAT(Run("explain allreduce --ranks 2").out, ContainsRegex("measured +chosen +" + home));
+  ::setenv("HOME", before.c_str(), 1);
+}
+
+TEST_F(Program, WeightsOfATuningAreTakenAndSaid) {
+  const std::string file = dir_.Path("tuning.json");
+  ASSERT_EQ(Run("tune --ranks 3 --out " + file).status, 0);
+  EXPECT_THAT(Run("tune --ranks 3 --out " + file).out,
+              ContainsRegex("3 ranks on cpu by host: links of [0-9.]+, [0-9.]+, "));
+  std::string text = ReadTextFile(file, 1 << 20).value();
+  text = std::regex_replace(text, std::regex("\"ranks\": 3,"),
+                            "\"ranks\": 3, \"weighted\": {\"weights\": [5, 0, 2], \"from_bytes\": 65536},");
+  text = std::regex_replace(text, std::regex("(\"(int64|float32)\": )[0-9]+"), "$010");
+  const std::string weighted = Write("weighted.json", text);
+  const std::string explain = "explain allreduce --ranks 3 --tuning " + weighted + " --bytes ";
+  EXPECT_THAT(Run(explain + "65536").out, ContainsRegex("weighted +chosen +weights 5, 0, 2 from 65536 bytes"));
+  EXPECT_THAT(Run(explain + "65528").out, ContainsRegex("two-shot +chosen"));
+  EXPECT_THAT(Run(explain + "65528").out, ContainsRegex("weighted +refused +weights 5, 0, 2 from 65536 bytes"));
+  EXPECT_THAT(Run("explain allreduce --ranks 3 --tuning none").out, ContainsRegex("weighted +refused +no weights"));
+  EXPECT_THAT(Run("doctor --tuning " + weighted).out,
+              HasSubstr("3 ranks on cpu by host: by weights 5, 0, 2 from 65536"));
+  EXPECT_THAT(Run("bench allreduce --ranks 3 --soak 500 --tuning " + weighted).out, HasSubstr("500 sums over 3 ranks"));
+  const std::string score = "score demo -q --ranks 3 --text 'Count from 48 to 52.' --logprobs --tuning ";
+  EXPECT_EQ(Run(score + weighted).out, Run(score + "none").out);
+  EXPECT_THAT(Run("bench allreduce --ranks 3 --json --algorithm weighted --weights 5,0,2").out,
+              HasSubstr("\"algorithm\":\"weighted\""));
+  EXPECT_THAT(Run("bench allreduce --ranks 3 --algorithm weighted --weights 5,0,2 --soak 500").out,
+              HasSubstr("500 sums over 3 ranks are right"));
+  for (const std::string list : {"5,0", "5,0,2,1", "0,0,0", "5,0,1001", "5,0,-1"}) {
+    Refused("bench allreduce --ranks 3 --algorithm weighted --weights=" + list, 2, {"--weights", "each of 3 ranks"});
+  }
+  Refused("bench allreduce --ranks 3 --weights 1,1,1", 2, {"--weights", "--algorithm weighted"});
+  Refused("bench allreduce --algorithm ring", 2, {"--algorithm", "weighted", "ring"});
 }
 
 TEST_F(Program, CompressedSumsAreAskedForAndSaid) {

@@ -86,8 +86,8 @@ TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
   EXPECT_THAT(other.err, HasSubstr("launch=processes: PASS (0)"));
   EXPECT_EQ(Run("verify --matrix " + plan_of(R"({"kv.tokens": [1000]})")).status, 82);
   const std::string file = dir_.Path("plan");
-  Refused("verify --matrix " + plan_of(R"({"parallel.luck": [1]})"), 2, {file, "parallel.luck", "parallel.tp"});
-  Refused("verify --matrix " + plan_of(R"({"launch": ["fibres"]})"), 2, {file, "fibres"});
+  Refused("verify --matrix " + plan_of(R"({"parallel.luck": [1]})"), 4, {file, "parallel.luck", "parallel.tp"});
+  Refused("verify --matrix " + plan_of(R"({"launch": ["fibres"]})"), 4, {file, "fibres"});
   Refused("verify --matrix " + plan_of(R"({"parallel.tp": [1, 1]})"), 4, {file, "parallel.tp", "once"});
   Refused("verify --matrix " + Write("plan", R"({"schema": "trivet.matrix.v1", "model": "no-model", "tokens": [[5]], )"
                                              R"("base": {"parallel.tp": 2}, "vary": {"parallel.tp": [1]}})"),
@@ -112,6 +112,25 @@ TEST_F(Program, AnInterruptedPlanLeavesNothing) {
   const int status = std::system(("bash -c '" + script + "'").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
   EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+// Stopped as soon as a part of the output is there, so that the signal finds it in the midst of writing.
+TEST_F(Program, AnInterruptedScoreLeavesNoPartOfAFile) {
+  std::string list;
+  for (int i = 0; i < 1500; ++i) list += (i == 0 ? "" : ",") + std::to_string(i * 7 % 4000);
+  const std::string tokens = Write("tokens.json", "[[" + list + "],[" + list + "]]");
+  const std::string folder = dir_.Path("logits");
+  std::filesystem::create_directory(folder);
+  const std::string out = folder + "/out.safetensors";
+  for (const auto& [name, number] : {std::pair<std::string, int>{"TERM", SIGTERM}, {"INT", SIGINT}}) {
+    const std::string script = "set -m; " + ProgramPath() + " score demo -q --ranks 2 --tokens " + tokens + " --out " +
+                               out + " & pid=$!; while ! [ -e " + out +
+                               ".$pid.tmp ] && kill -0 $pid; do :; done; kill -STOP $pid; " + "[ -e " + out +
+                               ".$pid.tmp ] || exit 99; kill -" + name + " $pid; kill -CONT $pid; wait $pid; exit $?";
+    const int status = std::system(("bash -c '" + script + "' 2>/dev/null").c_str());
+    EXPECT_EQ(WEXITSTATUS(status), 128 + number);
+    EXPECT_TRUE(std::filesystem::is_empty(folder));
+  }
 }
 
 TEST_F(Program, RoutesOfARunAreForced) {
