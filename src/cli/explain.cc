@@ -67,6 +67,7 @@ std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
   const std::string size = fmt::format("{} bytes, and one shot goes up to {}", flags.bytes, made.forms.one_shot_bytes);
   const std::string as = fmt::format("{} parts of {}, sum in {}, order: {}, rounded: {}", flags.group.ranks,
                                      made.facts.payload, made.facts.accumulate, made.facts.order, made.facts.round_at);
+  const bool weighted = is(comm::Algorithm::kWeighted);
   const bool measured = made.crossovers.measured;
   const std::string& reason = made.crossovers.reason;
   const bool exact = flags.numerics != "fast";
@@ -75,8 +76,8 @@ std::vector<Answer> WaysOf(const ExplainFlags& flags, const Made& made) {
           {"crossover", {"measured", measured, reason}},
           {"crossover", {"built-in", !measured, measured ? "measured on this machine" : "the only one left"}},
           {"algorithm", {"one-shot", is(comm::Algorithm::kOneShot), size}},
-          {"algorithm", {"two-shot", is(comm::Algorithm::kTwoShot), size}},
-          {"algorithm", {"weighted", is(comm::Algorithm::kWeighted), WeightsReason(made.forms)}},
+          {"algorithm", {"two-shot", is(comm::Algorithm::kTwoShot), weighted ? WeightsReason(made.forms) : size}},
+          {"algorithm", {"weighted", weighted, WeightsReason(made.forms)}},
           {"algorithm",
            {"compressed", flags.compress,
             flags.compress ? "--compress-sums, whatever the size" : "it changes bits: --compress-sums asks for it"}},
