@@ -87,7 +87,7 @@ class Round {
 
   Result<double> Step() {
     const double begin = ProcessorMs();
-    TRY(engine().Step([&](const sched::Span& span, std::span<const float>, bool) -> Result<std::optional<TokenId>> {
+    TRY(engine().Step([&](const sched::Span& span, const engine::SpanOutput&, bool) -> Result<std::optional<TokenId>> {
       through_ = through_ || span.seq == SeqId{last_};
       position_ = span.start;
       return std::optional<TokenId>(static_cast<TokenId>(10 + (span.start * 7) % 900));

@@ -26,9 +26,10 @@ struct BenchFlags {
   bool alone = false;  // one numerics instead of both in turn
 };
 
-// Seconds of one round.
+// Seconds of one round, and microseconds in which a GPU waited between recorded steps.
 struct Sample {
   double prefill_s = 0, decode_s = 0;
+  std::vector<double> gaps_us;
 };
 
 // One request per sequence with `prompt` tokens and `tokens` to come: whole prompts first, then decode steps.
@@ -43,22 +44,23 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
       request.prompt.push_back(static_cast<TokenId>((t * 7919 + i * 104729 + 13) % engine->model().geometry.vocab));
     }
     request.max_new_tokens = static_cast<int32_t>(flags.tokens);
+    request.logits = sched::LogitsMode::kGreedy;
     TRY(engine->Submit(std::move(request)));
   }
   bool more = true;
   while (more) {
     const int64_t begin = NowUs();
-    TRY_ASSIGN(more, engine->Step([](const sched::Span& span, std::span<const float> logits,
-                                     bool wanted) -> Result<std::optional<TokenId>> {
-      if (!wanted) return std::optional<TokenId>();
-      const size_t vocab = logits.size() / static_cast<size_t>(span.logits_count);
-      return std::optional<TokenId>(sampling::Greatest(logits.last(vocab)));
+    TRY_ASSIGN(more, engine->Step([&](const sched::Span&, const engine::SpanOutput& output,
+                                      bool) -> Result<std::optional<TokenId>> {
+      TRY_ASSIGN(const TokenId token, sampling::Greedy(*output.greedy, engine->model().geometry.vocab));
+      return std::optional<TokenId>(token);
     }));
     if (!more) break;
     (engine->step_tokens() > flags.sequences ? sample.prefill_s : sample.decode_s) +=
         static_cast<double>(NowUs() - begin) * 1e-6;
   }
   for (const SeqId id : ids) engine->Finish(id);
+  sample.gaps_us = engine->TakeReplayGaps();
   return sample;
 }
 
@@ -118,7 +120,7 @@ double Median(std::vector<double> values) {
 struct Series {
   const char* numerics;
   engine::Engine* engine;
-  std::vector<double> prefill, decode;
+  std::vector<double> prefill, decode, gaps_us;
 };
 
 void Print(const BenchFlags& flags, const Series& series, double step_bytes, double read_rate) {
@@ -128,21 +130,22 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
   const double rate = step_bytes / decode_step;
   if (flags.json) {
     const plan::Layout& layout = series.engine->layout();
-    const Json line = {{"model", flags.engine.layout.model},
-                       {"ranks", layout.ranks},
-                       {"context", layout.context.ranks},
-                       {"stages", layout.stages.size()},
-                       {"replicas", layout.replicas},
-                       {"numerics", series.numerics},
-                       {"sequences", flags.sequences},
-                       {"prompt_tokens", flags.prompt},
-                       {"prefill_tokens_per_s", prefill},
-                       {"decode_tokens_per_s", decode},
-                       {"decode_step_us", decode_step * 1e6},
-                       {"step_bytes", step_bytes},
-                       {"read_bytes_per_s", rate},
-                       {"peak_read_bytes_per_s", read_rate},
-                       {"fraction_of_peak", rate / read_rate}};
+    Json line = {{"model", flags.engine.layout.model},
+                 {"ranks", layout.ranks},
+                 {"context", layout.context.ranks},
+                 {"stages", layout.stages.size()},
+                 {"replicas", layout.replicas},
+                 {"numerics", series.numerics},
+                 {"sequences", flags.sequences},
+                 {"prompt_tokens", flags.prompt},
+                 {"prefill_tokens_per_s", prefill},
+                 {"decode_tokens_per_s", decode},
+                 {"decode_step_us", decode_step * 1e6},
+                 {"step_bytes", step_bytes},
+                 {"read_bytes_per_s", rate},
+                 {"peak_read_bytes_per_s", read_rate},
+                 {"fraction_of_peak", rate / read_rate}};
+    if (!series.gaps_us.empty()) line["replay_gap_us"] = Median(series.gaps_us);
     std::puts(DumpJson(line).c_str());
     return;
   }
@@ -151,6 +154,9 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
       "read (%s/s)\n",
       series.numerics, prefill, decode, decode_step * 1e6, HumanBytes(rate).c_str(), 100 * rate / read_rate,
       HumanBytes(read_rate).c_str());
+  if (series.gaps_us.empty()) return;
+  std::printf("%-8s gap between replays of a decode step, median of %zu: %.1f us\n", series.numerics,
+              series.gaps_us.size(), Median(series.gaps_us));
 }
 
 // The ratios of paired rounds.
@@ -182,6 +188,7 @@ Result<double> Interleave(const BenchFlags& flags, std::vector<Series>* series, 
       if (round < 0) continue;
       one.prefill.push_back(sample.prefill_s);
       one.decode.push_back(sample.decode_s);
+      one.gaps_us.insert(one.gaps_us.end(), sample.gaps_us.begin(), sample.gaps_us.end());
     }
     reads.push_back(read->Pass());
   }
@@ -210,15 +217,16 @@ Status Execute(BenchFlags flags) {
   flags.engine.sizes.max_context = needed;
   flags.engine.sizes.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
+  options.time_replays = true;
   options.prefill_budget = options.prefill_chunk;  // all prompts first, then steps that only decode
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
   const bool fast_first = options.numerics == kernels::Numerics::kFast;
   std::unique_ptr<engine::Engine> other;
-  std::vector<Series> series = {{flags.engine.numerics.c_str(), loaded.engine.get(), {}, {}}};
+  std::vector<Series> series = {{flags.engine.numerics.c_str(), loaded.engine.get(), {}, {}, {}}};
   if (!flags.alone) {
     options.numerics = fast_first ? kernels::Numerics::kExact : kernels::Numerics::kFast;
     TRY_ASSIGN(other, engine::Engine::Start(*loaded.model, options, {}));
-    series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}});
+    series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}, {}});
     if (fast_first) std::swap(series[0], series[1]);
   }
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory

@@ -67,9 +67,9 @@ void* Allocate(int64_t bytes, std::string* why) {
 
 void Free(void* memory) { Expect(cudaFree(memory), "freeing device memory"); }
 
-// A copy from or to ordinary memory passes through buffers that all threads of the process share, and keeps them while
-// it waits for its turn in the stream. What stands before it may be a kernel that waits for another rank, which needs
-// them for a copy of its own: so that must have ended. Shorter copies to the device travel with the command.
+// A longer copy from or to ordinary memory passes through buffers that all threads of the process share, and keeps them
+// while it waits for its turn in the stream. What stands before it may be a kernel that waits for another rank, which
+// needs them for a copy of its own: so that must have ended. Shorter copies to the device travel with the command.
 void Upload(void* to, const void* from, int64_t bytes) {
   constexpr int64_t kWithCommand = 65536;
   if (bytes > kWithCommand) Wait();
@@ -80,6 +80,21 @@ void Download(void* to, const void* from, int64_t bytes) {
   Wait();
   Expect(cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyDeviceToHost, cudaStreamPerThread), "copy to the host");
   Wait();
+}
+
+void DownloadPinned(void* pinned, const void* from, int64_t bytes) {
+  Expect(cudaMemcpyAsync(pinned, from, Size(bytes), cudaMemcpyDeviceToHost, cudaStreamPerThread), "copy to the host");
+  Wait();
+}
+
+void* MakePinned(int64_t bytes) {
+  void* memory = nullptr;
+  Expect(cudaHostAlloc(&memory, Size(bytes), cudaHostAllocPortable), "page-locked memory");
+  return memory;
+}
+
+void FreePinned(void* memory) {
+  if (memory != nullptr) Expect(cudaFreeHost(memory), "freeing page-locked memory");
 }
 
 void Copy(void* to, const void* from, int64_t bytes) {
@@ -117,6 +132,26 @@ void LaunchRecording(void* handle) {
 
 void FreeRecording(void* handle) {
   Expect(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(handle)), "freeing a graph");
+}
+
+void* MakeEvent() {
+  cudaEvent_t event = nullptr;
+  Expect(cudaEventCreate(&event), "making an event");
+  return event;
+}
+
+void FreeEvent(void* event) { Expect(cudaEventDestroy(static_cast<cudaEvent_t>(event)), "freeing an event"); }
+
+void RecordEvent(void* event, bool in_graph) {
+  const unsigned flags = in_graph ? cudaEventRecordExternal : cudaEventRecordDefault;
+  Expect(cudaEventRecordWithFlags(static_cast<cudaEvent_t>(event), cudaStreamPerThread, flags), "recording an event");
+}
+
+double MicrosecondsBetween(void* from, void* to) {
+  float ms = 0;
+  Expect(cudaEventSynchronize(static_cast<cudaEvent_t>(to)), "waiting for an event");
+  Expect(cudaEventElapsedTime(&ms, static_cast<cudaEvent_t>(from), static_cast<cudaEvent_t>(to)), "time of an event");
+  return static_cast<double>(ms) * 1000;
 }
 
 bool Export(void* memory, PeerHandle* handle, std::string* why) {

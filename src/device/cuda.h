@@ -27,6 +27,10 @@ void Free(void* memory);
 /// As the methods of Device.
 void Upload(void* to, const void* from, int64_t bytes);
 void Download(void* to, const void* from, int64_t bytes);
+/// The same into memory that MakePinned gave: nothing is waited for but the copy's turn in the stream.
+void DownloadPinned(void* pinned, const void* from, int64_t bytes);
+void* MakePinned(int64_t bytes);
+void FreePinned(void* memory);
 void Copy(void* to, const void* from, int64_t bytes);
 void Zero(void* at, int64_t bytes);
 void Wait();
@@ -37,6 +41,13 @@ void BeginRecording();
 void* EndRecording();
 void LaunchRecording(void* handle);
 void FreeRecording(void* handle);
+
+/// Events of the thread's stream; where it is being recorded, `in_graph` makes one part of the graph.
+void* MakeEvent();
+void FreeEvent(void* event);
+void RecordEvent(void* event, bool in_graph);
+/// From one event to another, which is waited for.
+double MicrosecondsBetween(void* from, void* to);
 
 /// What device/peer_memory.h needs. Where the answer is null, `why` has the reason.
 ///   Export    fills in how others reach memory that Allocate gave

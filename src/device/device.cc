@@ -15,6 +15,12 @@
 #include "device/cuda.h"
 
 namespace trivet::device {
+namespace {
+
+// Up to here a copy to the host passes through memory of the device's own.
+constexpr int64_t kPinnedBytes = int64_t{1} << 18;
+
+}  // namespace
 
 Result<Device> Device::Open(Backend backend, int64_t rank) {
   Device device;
@@ -22,6 +28,8 @@ Result<Device> Device::Open(Backend backend, int64_t rank) {
   TRY_ASSIGN(const cuda::Opened opened, cuda::Open(rank));
   device.backend_ = backend;
   device.level_ = opened.level;
+  // Before any kernel waits for another rank, which making it might have to wait for.
+  device.pinned_ = std::shared_ptr<void>(cuda::MakePinned(kPinnedBytes), cuda::FreePinned);  // shared_ptr: device.h
   opened.name.copy(device.name_, sizeof(device.name_) - 1);
   return device;
 }
@@ -34,8 +42,14 @@ void Device::Upload(void* to, const void* from, int64_t bytes) const {
 
 void Device::Download(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
-  backend_ == Backend::kCpu ? static_cast<void>(std::memcpy(to, from, static_cast<size_t>(bytes)))
-                            : cuda::Download(to, from, bytes);
+  if (backend_ == Backend::kCpu) {
+    std::memcpy(to, from, static_cast<size_t>(bytes));
+  } else if (bytes <= kPinnedBytes) {
+    cuda::DownloadPinned(pinned_.get(), from, bytes);
+    std::memcpy(to, pinned_.get(), static_cast<size_t>(bytes));
+  } else {
+    cuda::Download(to, from, bytes);
+  }
 }
 
 void Device::Copy(void* to, const void* from, int64_t bytes) const {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "base/backend.h"
@@ -53,6 +54,8 @@ class Device {
   Backend backend_ = Backend::kCpu;
   int64_t level_ = 0;
   char name_[64] = {};
+  // Page-locked, for short copies to the host. shared_ptr: a Device is copied to whoever uses it.
+  std::shared_ptr<void> pinned_;
 };
 
 }  // namespace trivet::device

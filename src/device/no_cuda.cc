@@ -15,6 +15,9 @@ void* Allocate(int64_t, std::string*) { CHECK_MSG(false, "no CUDA"); }
 void Free(void*) { CHECK_MSG(false, "no CUDA"); }
 void Upload(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Download(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void DownloadPinned(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void* MakePinned(int64_t) { CHECK_MSG(false, "no CUDA"); }
+void FreePinned(void*) { CHECK_MSG(false, "no CUDA"); }
 void Copy(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Zero(void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Wait() { CHECK_MSG(false, "no CUDA"); }
@@ -22,6 +25,10 @@ void BeginRecording() { CHECK_MSG(false, "no CUDA"); }
 void* EndRecording() { CHECK_MSG(false, "no CUDA"); }
 void LaunchRecording(void*) { CHECK_MSG(false, "no CUDA"); }
 void FreeRecording(void*) { CHECK_MSG(false, "no CUDA"); }
+void* MakeEvent() { CHECK_MSG(false, "no CUDA"); }
+void FreeEvent(void*) { CHECK_MSG(false, "no CUDA"); }
+void RecordEvent(void*, bool) { CHECK_MSG(false, "no CUDA"); }
+double MicrosecondsBetween(void*, void*) { CHECK_MSG(false, "no CUDA"); }
 bool Export(void*, PeerHandle*, std::string*) { CHECK_MSG(false, "no CUDA"); }
 void* Import(const PeerHandle&, std::string*) { CHECK_MSG(false, "no CUDA"); }
 void CloseImport(const PeerHandle&, void*) { CHECK_MSG(false, "no CUDA"); }

@@ -26,7 +26,8 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
       routes_(std::move(routes)),
       rank_options_(std::move(rank_options)),
       logits_(static_cast<size_t>(layout_.replicas)),
-      hidden_(logits_.size()) {
+      hidden_(logits_.size()),
+      greedy_(logits_.size()) {
   for (size_t replica = 0; replica < logits_.size(); ++replica) schedulers_.emplace_back(rank_options_.limits);
 }
 
@@ -64,6 +65,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.transport = options.transport;
   rank_options.tuning = options.tuning;
   rank_options.compress_sums = options.compress_sums;
+  rank_options.time_replays = options.time_replays;
   rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;
@@ -178,7 +180,10 @@ Status Engine::Submit(sched::Request request) {
     return MakeError(Code::kInvalid,
                      fmt::format("request: expected a new id, found {} in use", static_cast<int64_t>(id)));
   }
-  if (options_.proof.on()) NoteRequest(request, replica);
+  if (options_.proof.on()) {
+    if (request.logits == sched::LogitsMode::kGreedy) request.logits = sched::LogitsMode::kLast;  // to record them
+    NoteRequest(request, replica);
+  }
   const bool elsewhere = options_.fault.kind == comm::FaultKind::kOtherReplica;
   const size_t computes = elsewhere ? (replica + 1) % schedulers_.size() : replica;
   TRY(schedulers_[computes].Submit(std::move(request)));
@@ -264,7 +269,7 @@ std::optional<model::ForcedCounts> Engine::forced() const {
   return routes_ == nullptr ? std::nullopt : std::optional(worker_->forced());
 }
 
-Result<bool> Engine::Step(const LogitsSink& sink) {
+Result<bool> Engine::Step(const SpanSink& sink) {
   if (failure_) return *failure_;
   Result<bool> stepped = RunStep(sink);
   if (!stepped.ok()) failure_ = stepped.error();
@@ -278,7 +283,7 @@ Status Engine::Watch() {
   return failure_ ? Status(*failure_) : Status();
 }
 
-Result<bool> Engine::RunStep(const LogitsSink& sink) {
+Result<bool> Engine::RunStep(const SpanSink& sink) {
   const int64_t begin = NowUs();
   joint_.plans.clear();
   step_tokens_ = 0;
@@ -314,7 +319,10 @@ Status Engine::Compute() {
     const sched::StepPlan& plan = joint_.plans[replica];
     logits_[replica].resize(static_cast<size_t>(plan.logits_rows * geometry.vocab));
     hidden_[replica].resize(plan.tokens.size() * width);
-    outputs.push_back({logits_[replica], hidden_[replica]});
+    greedy_[replica].resize(plan.greedy.size());
+    outputs.push_back({logits_[replica], hidden_[replica], greedy_[replica]});
+    times_.logits_rows += plan.logits_rows;
+    times_.greedy_rows += static_cast<int64_t>(plan.greedy.size());
   }
   TRY(worker_->Announce(&joint_));
   const Status ran = worker_->RunStep(joint_, outputs);
@@ -330,16 +338,25 @@ Status Engine::Compute() {
   return CheckRange();
 }
 
-// Shows a replica's logits, and gives the tokens that come of them.
-Result<std::vector<sched::SampledToken>> Engine::Sample(size_t replica, const LogitsSink& sink) {
+// Shows what came of a replica's spans, and gives the tokens that come of it.
+Result<std::vector<sched::SampledToken>> Engine::Sample(size_t replica, const SpanSink& sink) {
   const int64_t vocab = model_.geometry.vocab;
   std::vector<sched::SampledToken> sampled;
-  for (const sched::Span& span : joint_.plans[replica].spans) {
+  const sched::StepPlan& plan = joint_.plans[replica];
+  for (const sched::Span& span : plan.spans) {
     const bool wanted = schedulers_[replica].WantsToken(span);
-    if (span.logits_count == 0) continue;
-    const std::span<const float> rows(logits_[replica].data() + span.logits_begin * vocab,
-                                      static_cast<size_t>(span.logits_count * vocab));
-    TRY_ASSIGN(const std::optional<TokenId> token, sink(span, rows, wanted));
+    SpanOutput output;
+    if (const std::optional<size_t> row = plan.GreedyOf(span)) {
+      const uint64_t key = greedy_[replica][*row];
+      CHECK(key != 0);  // some rank has a token
+      output.greedy = {kernels::ArgmaxToken(key), kernels::ArgmaxLogit(key)};
+    } else if (span.logits_count > 0) {
+      output.logits = {logits_[replica].data() + span.logits_begin * vocab,
+                       static_cast<size_t>(span.logits_count * vocab)};
+    } else {
+      continue;
+    }
+    TRY_ASSIGN(const std::optional<TokenId> token, sink(span, output, wanted));
     if (!wanted) continue;
     CHECK(token.has_value());
     sampled.push_back({span.seq, *token});

@@ -18,6 +18,7 @@
 #include "plan/layout.h"
 #include "plan/memory_plan.h"
 #include "proof/knobs.h"
+#include "sampling/sampler.h"
 #include "sched/scheduler.h"
 
 namespace trivet::engine {
@@ -45,24 +46,33 @@ struct EngineOptions {
   comm::Fault fault;
   std::string routes;  // file of choices of experts that are forced (engine/routes.h); empty: none
   ProofOptions proof;
-  bool strict = false;  // a saturated sum is an error instead of a notice
+  bool time_replays = false;  // measure how long rank 0's GPU waits between recorded steps
+  bool strict = false;        // a saturated sum is an error instead of a notice
 };
 
-/// Time of loading and of the steps so far.
+/// Time of loading and of the steps so far, and what these handed out.
 struct EngineTimes {
   double load_s = 0;
   int64_t weight_bytes = 0;            // resident on rank 0
   int64_t schedule_us = 0;             // making step plans and moving sequences on, all steps
   int64_t forward_us = 0;              // announcing steps and running them on all ranks, all steps
   int64_t sample_us = 0;               // from logits to tokens and texts, all steps
+  int64_t logits_rows = 0;             // whole rows of logits
+  int64_t greedy_rows = 0;             // rows of which only the greedy token came
   std::vector<int64_t> collective_us;  // of forward_us, by rank: exchanging with others, waiting for them included
 };
 
-/// Looks at the logits of one span and gives the sequence's next token when one is wanted.
-///   span    the span;  logits: [logits_count, V] float32, valid during the call
+/// What a step computed for the last rows of one span. Exactly one of the two.
+struct SpanOutput {
+  std::span<const float> logits;               // [logits_count, V] float32, valid during the call
+  std::optional<sampling::TokenLogit> greedy;  // for sampling::Greedy: where sched::LogitsMode::kGreedy was asked for,
+                                               // unless the run is recorded, and so are its logits
+};
+
+/// Looks at what came of one span and gives the sequence's next token when one is wanted.
 ///   wanted  whether a token is wanted
-using LogitsSink =
-    std::function<Result<std::optional<TokenId>>(const sched::Span& span, std::span<const float> logits, bool wanted)>;
+using SpanSink =
+    std::function<Result<std::optional<TokenId>>(const sched::Span& span, const SpanOutput& output, bool wanted)>;
 
 /// A model on N ranks. One thread uses it.
 class Engine {
@@ -85,11 +95,11 @@ class Engine {
   /// Tokens of the sequence's prompt that were found in the prefix cache; it must exist.
   int64_t CachedTokens(SeqId id) const { return SequenceOf(id).cached_tokens; }
 
-  /// Runs one step of every replica that has something to do, hands logits to `sink`, replica after replica, and moves
-  /// the sequences on. False when there was nothing to do.
-  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
+  /// Runs one step of every replica that has something to do, hands what it gives to `sink`, replica after replica, and
+  /// moves the sequences on. False when there was nothing to do. Errors:  kPeer with the cause; kInvalid when
+  /// activations left the range of numbers; those of `sink`. The engine is
   ///          then at its end: every later call returns the same error.
-  Result<bool> Step(const LogitsSink& sink);
+  Result<bool> Step(const SpanSink& sink);
 
   /// Writes and seals what was recorded, when options ask for it. The run is then over: no step follows.
   /// Errors:  kIo; kPeer. Without this call, or after an error, the folder has no seal.
@@ -106,6 +116,10 @@ class Engine {
 
   /// Tokens of the last step, of all replicas.
   int64_t step_tokens() const { return step_tokens_; }
+
+  /// Where time_replays asks for it: how long rank 0's GPU waited between one recorded step and the next, of all steps
+  /// since the last call.  Units: microseconds.
+  std::vector<double> TakeReplayGaps() { return worker_->TakeReplayGaps(); }
 
   /// Asks for the hidden states after every block; read them inside the sink.
   void KeepHidden() { joint_.hidden = true; }
@@ -140,9 +154,9 @@ class Engine {
   struct RankGroups;
   Result<std::vector<RankGroups>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
-  Result<bool> RunStep(const LogitsSink& sink);
+  Result<bool> RunStep(const SpanSink& sink);
   Status Compute();
-  Result<std::vector<sched::SampledToken>> Sample(size_t replica, const LogitsSink& sink);
+  Result<std::vector<sched::SampledToken>> Sample(size_t replica, const SpanSink& sink);
   Status CheckRange() const;
   Status CheckForced(const sched::StepPlan& plan) const;
   void NoteRequest(const sched::Request& request, size_t replica);
@@ -162,7 +176,8 @@ class Engine {
   std::unique_ptr<RankWorker> worker_;               // rank 0's
   JointStep joint_;                                  // the current step
   std::vector<std::vector<float>> logits_, hidden_;  // by replica
-  size_t shown_ = 0;                                 // the replica whose logits the sink is given
+  std::vector<std::vector<uint64_t>> greedy_;        // by replica
+  size_t shown_ = 0;                                 // the replica whose output the sink is given
   int64_t step_tokens_ = 0;
   std::optional<Error> failure_;           // of the step that failed
   std::vector<RecordedRequest> requests_;  // in order of submission, when they are recorded

@@ -8,6 +8,15 @@
 #include "base/clock.h"
 
 namespace trivet::engine {
+namespace {
+
+// Whether a request needs nothing of logits but which is the largest.
+bool GreedyIsAll(const GenerationRequest& request) {
+  return sampling::IsGreedy(request.sampling) && !request.logprobs && request.constraint == nullptr &&
+         request.min_tokens == 0;
+}
+
+}  // namespace
 
 const char* FinishReasonName(FinishReason reason) {
   switch (reason) {
@@ -44,6 +53,7 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sequence.prompt = request.prompt;
   sequence.priority = request.priority;
   sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
+  if (GreedyIsAll(request)) sequence.logits = sched::LogitsMode::kGreedy;
   if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
   TRY(engine_->Submit(std::move(sequence)));
   text::StreamingDetokenizer detokenizer(tokenizer_, !request.special_tokens);
@@ -108,15 +118,26 @@ grammar::TokenMask Generator::Allowed(Active* active) const {
   return mask;
 }
 
-// The next token; one that cannot be sampled ends the request with its error, and the token means nothing.
-TokenId Generator::Take(Active* active, std::span<const float> logits) {
-  Generation& generation = active->generation;
+// What comes next.
+Result<sampling::SampleResult> Generator::Sample(Active* active, const SpanOutput& output) const {
+  const int64_t vocab = engine_->model().geometry.vocab;
+  if (output.greedy) {
+    TRY_ASSIGN(const TokenId token, sampling::Greedy(*output.greedy, vocab));
+    return sampling::SampleResult{token, 0, {}};
+  }
+  const Generation& generation = active->generation;
   const auto position = static_cast<int64_t>(generation.prompt.size() + generation.tokens.size());
   sampling::SamplingParams params = active->request.sampling;
   if (!active->request.logprobs) params.logprobs = -1;
   // Seed, choice and position alone: a text does not depend on its place in a batch.
-  Result<sampling::SampleResult> result =
-      sampling::Sample(logits, params, active->history, active->request.choice, position, Allowed(active));
+  return sampling::Sample(output.logits.last(static_cast<size_t>(vocab)), params, active->history,
+                          active->request.choice, position, Allowed(active));
+}
+
+// The next token; one that cannot be sampled ends the request with its error, and the token means nothing.
+TokenId Generator::Take(Active* active, const SpanOutput& output) {
+  Generation& generation = active->generation;
+  Result<sampling::SampleResult> result = Sample(active, output);
   if (!result.ok()) {
     generation.finish = FinishReason::kError;
     generation.error = result.error();
@@ -156,17 +177,17 @@ std::string Generator::TextOf(Active* active, TokenId token) {
   return piece;
 }
 
-// What the logits of one span bring its request.
-std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, std::span<const float> logits,
-                                       bool wanted, std::string* piece) {
+// What a step's output for one span brings its request.
+std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, const SpanOutput& output, bool wanted,
+                                       std::string* piece) {
   active->generation.cached_tokens = engine_->CachedTokens(span.seq);
-  ScorePrompt(active, span, logits);
+  ScorePrompt(active, span, output.logits);
   if (!wanted) {
     const bool whole = span.start + span.count == static_cast<int32_t>(active->generation.prompt.size());
     if (whole && active->request.max_tokens == 0) active->generation.finish = FinishReason::kLength;
     return std::nullopt;
   }
-  const TokenId token = Take(active, logits.last(static_cast<size_t>(engine_->model().geometry.vocab)));
+  const TokenId token = Take(active, output);
   if (active->generation.finish == FinishReason::kNone) *piece = TextOf(active, token);
   return token;
 }
@@ -177,12 +198,12 @@ Result<bool> Generator::Step(const GenerationSink& sink) {
   int64_t sampled = 0;
   std::vector<int64_t> ended;
   const Result<bool> stepped = engine_->Step(
-      [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
+      [&](const sched::Span& span, const SpanOutput& output, bool wanted) -> Result<std::optional<TokenId>> {
         Active* active = active_.at(span.seq).get();
         GenerationTimes& times = active->generation.times;
         if (times.begun_us == 0) times.begun_us = begin;
         std::string piece;
-        const std::optional<TokenId> token = Look(active, span, logits, wanted, &piece);
+        const std::optional<TokenId> token = Look(active, span, output, wanted, &piece);
         const bool over = active->generation.finish != FinishReason::kNone;
         sampled += token.has_value();
         if (token) times.last_us = NowUs();

@@ -107,9 +107,10 @@ class Generator {
   bool Ends(const Active& active, TokenId token) const;
   grammar::TokenMask Allowed(Active* active) const;
   void ScorePrompt(Active* active, const sched::Span& span, std::span<const float> logits) const;
-  TokenId Take(Active* active, std::span<const float> logits);
+  Result<sampling::SampleResult> Sample(Active* active, const SpanOutput& output) const;
+  TokenId Take(Active* active, const SpanOutput& output);
   std::string TextOf(Active* active, TokenId token);
-  std::optional<TokenId> Look(Active* active, const sched::Span& span, std::span<const float> logits, bool wanted,
+  std::optional<TokenId> Look(Active* active, const sched::Span& span, const SpanOutput& output, bool wanted,
                               std::string* piece);
 
   Engine* engine_;

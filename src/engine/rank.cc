@@ -46,6 +46,11 @@ void FlipBit(int64_t layer, const device::Device& device, model::LoadedTensors* 
   device.Upload(found->second.buffer.data(), &first, 1);
 }
 
+// Keys as the words that they are made of: what moves rows moves bytes, whatever they mean.
+std::span<float> WordsOf(std::span<uint64_t> keys) {
+  return {reinterpret_cast<float*>(keys.data()), keys.size() * sizeof(uint64_t) / sizeof(float)};
+}
+
 // The tokens of a step by the names that no schedule changes.
 std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
   std::vector<int64_t> tokens(plan.tokens.size(), record::kPadding);
@@ -136,6 +141,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
       device_,  tables_,    comms_.stage, comms_.context, {world, before, after, RoundsHandedRows()},
       pool_,    workspace_, caches_,      log_.get(),     forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
+  if (options_.time_replays && device_.backend() == Backend::kCuda && rank == 0) model_->TimeReplays();
   if (options_.compress_sums) comms_.stage.Compress();
   return comms_.stage.Connect(device_, options_.transport, options_.tuning);
 }
@@ -176,14 +182,16 @@ model::StepOutput RankWorker::OwnOutput(const JointStep& step, const sched::Step
                                         std::span<const model::StepOutput> outputs) {
   if (place_.tp != 0) return {};
   const size_t logits = shard_.stage.last ? static_cast<size_t>(share.logits_rows * opened_.geometry.vocab) : 0;
+  const size_t greedy = shard_.stage.last ? share.greedy.size() : 0;
   const int64_t layers = step.hidden ? shard_.stage.layers() : 0;
   const size_t hidden = share.tokens.size() * static_cast<size_t>(layers * opened_.geometry.hidden);
   if (!outputs.empty() && share.tokens.size() == step.plans[0].tokens.size()) {
-    return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden)};
+    return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden), outputs[0].greedy.first(greedy)};
   }
   logits_.resize(logits);
   hidden_.resize(hidden);
-  return {logits_, hidden_};
+  greedy_.resize(greedy);
+  return {logits_, hidden_, greedy_};
 }
 
 // Brings what the stages of all replicas have to rank 0, replica after replica.
@@ -195,6 +203,8 @@ Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOut
     const StepShares shares = SharesOf(step.plans[d], layout_.context);
     const model::StepOutput all = outputs.empty() ? model::StepOutput() : outputs[d];
     TRY(CollectRows(shares.logits, {0, 0, last, replica}, opened_.geometry.vocab, all.logits, own.logits));
+    constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
+    TRY(CollectRows(shares.greedy, {0, 0, last, replica}, kWords, WordsOf(all.greedy), WordsOf(own.greedy)));
     if (step.hidden) TRY(CollectHidden(replica, shares.tokens, all.hidden, own.hidden));
     if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(step.plans[d]), all.logits);
   }
@@ -266,7 +276,8 @@ Status RankWorker::Compute(const sched::StepPlan& plan, const sched::StepPlan& s
   BeginLog(share);
   for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
   const StepShares shares = SharesOf(plan, layout_.context);
-  TRY(model_->Forward({share.tokens, spans, plan.pages, rows, {whole, shares.tokens, plan.logits_rows}}, output));
+  TRY(model_->Forward({share.tokens, spans, plan.pages, rows, {whole, shares.tokens, plan.head_rows()}, share.greedy},
+                      output));
   for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return {};
 }

@@ -35,6 +35,7 @@ struct RankOptions {
   comm::Transport transport = comm::Transport::kAuto;
   comm::Tuning tuning;
   bool compress_sums = false;
+  bool time_replays = false;
   comm::Fault fault;
   ProofOptions proof;
   const model::RouteTable* routes = nullptr;  // choices of experts that are forced, when asked for
@@ -65,7 +66,7 @@ class RankWorker {
                                                   const LoadProgress& progress);
 
   /// Runs its replica's part of a step, and brings what all replicas computed to rank 0.
-  ///   outputs  rank 0: by replica, [L, V] and where hidden states are wanted [layers][T, H]; others: empty
+  ///   outputs  rank 0: by replica, [L, V], where hidden states are wanted [layers][T, H], and [G]; others: empty
   /// Ranks:   collective.
   /// Errors:  kPeer.
   Status RunStep(const JointStep& step, std::span<const model::StepOutput> outputs);
@@ -93,6 +94,8 @@ class RankWorker {
   const record::RunLog* log() const { return log_.get(); }
   /// kernels::RangeFlags that any rank has met so far, as of the last step with logits.
   uint32_t range_flags() const { return comms_.world.AnyReport(); }
+  /// As Engine::TakeReplayGaps.
+  std::vector<double> TakeReplayGaps() { return model_->TakeReplayGaps(); }
   int64_t weight_bytes() const { return model_->weights().bytes(); }
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
@@ -138,6 +141,7 @@ class RankWorker {
   const plan::RankShard& shard_;
   std::unique_ptr<model::Model> model_;
   std::vector<float> logits_, hidden_;  // on their way to rank 0
+  std::vector<uint64_t> greedy_;        // these, too
   int64_t steps_ = 0;
 };
 

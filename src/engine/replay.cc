@@ -56,8 +56,9 @@ Status Replay(Engine* engine, const RecordedWork& work) {
   }
   bool more = true;
   while (more) {
-    TRY_ASSIGN(more, engine->Step([](const sched::Span&, std::span<const float>,
-                                     bool) -> Result<std::optional<TokenId>> { return std::optional<TokenId>(); }));
+    TRY_ASSIGN(more, engine->Step([](const sched::Span&, const SpanOutput&, bool) -> Result<std::optional<TokenId>> {
+      return std::optional<TokenId>();
+    }));
   }
   return {};
 }

@@ -55,13 +55,13 @@ Result<std::vector<ScoredSequence>> Score(Engine* engine, const ScoreRequest& re
   }
   bool more = true;
   while (more) {
-    TRY_ASSIGN(more, engine->Step([&](const sched::Span& span, std::span<const float> logits,
+    TRY_ASSIGN(more, engine->Step([&](const sched::Span& span, const SpanOutput& output,
                                       bool) -> Result<std::optional<TokenId>> {
       const auto i = static_cast<size_t>(span.seq);
       ScoredSequence& out = scored[i];
       if (request.last_only) out.logits.clear();
       const std::span<const float> kept =
-          request.last_only ? logits.last(static_cast<size_t>(engine->model().geometry.vocab)) : logits;
+          request.last_only ? output.logits.last(static_cast<size_t>(engine->model().geometry.vocab)) : output.logits;
       out.logits.insert(out.logits.end(), kept.begin(), kept.end());
       if (request.hidden) TakeHidden(*engine, span, &out);
       return std::optional<TokenId>();

@@ -46,6 +46,7 @@ StepShares SharesOf(const sched::StepPlan& plan, const plan::ContextSplit& split
   ForEachPart(plan, split, [&](int64_t owner, const sched::Span& part) {
     AddRows(owner, part.token_begin, part.count, &shares.tokens);
     AddRows(owner, part.logits_begin, part.logits_count, &shares.logits);
+    if (const auto index = plan.GreedyOf(part)) AddRows(owner, static_cast<int64_t>(*index), 1, &shares.greedy);
   });
   return shares;
 }
@@ -61,6 +62,7 @@ sched::StepPlan ShareOf(const sched::StepPlan& plan, const plan::ContextSplit& s
     own.logits_begin = share.logits_rows;
     share.tokens.insert(share.tokens.end(), from, from + part.count);
     share.logits_rows += part.logits_count;
+    if (plan.GreedyOf(part)) share.greedy.push_back(static_cast<int32_t>(share.tokens.size()) - 1);
     share.spans.push_back(own);
   });
   return share;

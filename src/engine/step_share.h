@@ -15,6 +15,7 @@ namespace trivet::engine {
 struct StepShares {
   std::vector<comm::RowRun> tokens;  // of all its tokens
   std::vector<comm::RowRun> logits;  // of all rows whose logits are wanted
+  std::vector<comm::RowRun> greedy;  // of all tokens in StepPlan::greedy
 };
 /// How the ranks of a context group share out the rows of a step.
 StepShares SharesOf(const sched::StepPlan& plan, const plan::ContextSplit& split);

@@ -2,6 +2,7 @@
 // The reference row of every family: plain loops, the specification that every other row matches bit for bit.
 #pragma once
 
+#include "kernels/argmax.h"
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
@@ -37,6 +38,7 @@ void AddBiasRef(const AddBias::Args& args);
 void AddSumsRef(const AddSums::Args& args);
 void MapRef(const Map::Args& args);
 void CopyRowsRef(const CopyRows::Args& args);
+void ArgmaxRef(const Argmax::Args& args);
 void GroupPairsRef(const GroupPairs::Args& args);
 void ExpertGemmRef(const ExpertGemm::Args& args);
 

@@ -18,7 +18,7 @@ void ForEach(Set& set, Visit visit) {
   visit(set.gemm), visit(set.rope), visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate),
       visit(set.conv1d), visit(set.delta_net);
   visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.map);
-  visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm);
+  visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm), visit(set.argmax);
 }
 
 template <class F>
@@ -106,6 +106,10 @@ std::span<const KernelRow<Map>> Map::Rows() {
 }
 std::span<const KernelRow<CopyRows>> CopyRows::Rows() {
   static constexpr KernelRow<CopyRows> kRows[] = {{"copy_rows/ref", 0, CopyRowsRef}};
+  return kRows;
+}
+std::span<const KernelRow<Argmax>> Argmax::Rows() {
+  static constexpr KernelRow<Argmax> kRows[] = {{"argmax/ref", 0, ArgmaxRef}};
   return kRows;
 }
 std::span<const KernelRow<GroupPairs>> GroupPairs::Rows() {

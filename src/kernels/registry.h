@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "kernels/argmax.h"
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
@@ -40,6 +41,7 @@ struct Kernels {
   const KernelRow<CopyRows>* copy_rows = nullptr;
   const KernelRow<GroupPairs>* group_pairs = nullptr;
   const KernelRow<ExpertGemm>* expert_gemm = nullptr;
+  const KernelRow<Argmax>* argmax = nullptr;
 
   /// Names of the rows, in the order above.
   std::vector<std::string> Names() const;

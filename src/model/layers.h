@@ -82,15 +82,21 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
 void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> x,
               const Sums& sums);
 
-/// Logits of the wanted rows for the rank's share of the vocabulary.
+/// Logits of the head's rows for the rank's share of the vocabulary, and the greedy tokens of those that ask for them.
 ///   x      [T, H] after the last block
-///   local  [L, V_local], pads included
+///   local  [R, V_local], pads included
+///   keys   [R, kernels::kArgmaxParts] as kernels::Argmax leaves them
 void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-          std::span<float> local);
+          std::span<float> local, std::span<uint64_t> keys);
 
 /// Brings the logits of all ranks of a stage together on its first, pads left out.
 ///   local   [rows, V_local];  logits: first rank: [rows, V]; others: empty
 /// Ranks:   collective.  Errors: kPeer.
 Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits);
+
+/// The greedy tokens of all ranks of a stage on its first: of every row the largest key of all.
+///   keys    [G, kernels::kArgmaxParts];  greedy: first rank: [G]; others: empty
+/// Ranks:    collective.  Errors: kPeer.
+Status GatherGreedy(const Runtime& runtime, std::span<const uint64_t> keys, std::span<uint64_t> greedy);
 
 }  // namespace trivet::model

@@ -11,14 +11,18 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const StepView step = StageStep(runtime_, tokens);
   const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);  // [T, H]
-  const std::span<float> local = runtime_.workspace.Take<float>(step.rows * runtime_.shard.vocab.rows);
+  const int64_t width = runtime_.shard.vocab.rows, logits = step.rows - step.greedy;
+  const HeadOutput head{runtime_.workspace.Take<float>(step.rows * width),
+                        runtime_.workspace.Take<uint64_t>(step.rows * kernels::kArgmaxParts)};
   runtime_.comm.BeginStep();
   TRY(runtime_.pipeline.Receive(x));
-  const auto compute = [&] { return Compute(step, x, output.hidden, local); };
+  const auto compute = [&] { return Compute(step, x, output.hidden, head); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
   if (step.whole_rows > 0) runtime_.ReportFlags();
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(x);
-  return GatherLogits(runtime_, step.rows, local, output.logits);
+  TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
+  return GatherGreedy(runtime_, head.keys.last(static_cast<size_t>(step.greedy * kernels::kArgmaxParts)),
+                      output.greedy);
 }
 
 // A GPU spends longer on launching the kernels of a short step than on running them.
@@ -29,19 +33,20 @@ bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
 
 Status Model::Repeat(const StepView& step, const std::function<Status()>& compute) {
   // Decoding changes neither addresses nor sizes as long as as many sequences run.
+  device::ReplayClock* const clock = clock_ ? &*clock_ : nullptr;
   Recording& recording = recordings_[{step.tokens, step.rows}];
   if (!recording.graph.recorded()) {
     // The first run is an ordinary one: kernels are loaded by their first launch, which cannot be recorded.
     if (recording.runs++ == 0) return compute();
-    TRY_ASSIGN(recording.graph, device::Graph::Record(compute));
+    TRY_ASSIGN(recording.graph, device::Graph::Record(compute, clock));
     // Making a graph may wait for the whole GPU, which a kernel of another rank that waits for this one would hold up.
     TRY(runtime_.comm.Barrier());
   }
-  recording.graph.Launch();
+  recording.graph.Launch(clock);
   return {};
 }
 
-Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local) {
+Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const plan::Stage& stage = runtime_.shard.stage;
   if (stage.first()) TRY(Embed(runtime_, weights_.embed, step, x));
@@ -54,7 +59,7 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
       runtime_.device.Download(hidden.data() + i * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
     }
   }
-  if (stage.last) Head(runtime_, weights_, step, x, local);
+  if (stage.last) Head(runtime_, weights_, step, x, head.local, head.keys);
   return {};
 }
 
@@ -116,7 +121,7 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   // Pairs of a token and an expert: gate, up, act, four words of routing, and three of its record.
   const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4 + 3) + 1;
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;
-  const int64_t head = size.rows * (2 * hidden + shard.vocab.rows);
+  const int64_t head = size.rows * (2 * hidden + shard.vocab.rows + 2 * kernels::kArgmaxParts);
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
   return StagedBytes(geometry, size) +

@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 #include <utility>
+#include <vector>
 
 #include "base/result.h"
 #include "device/graph.h"
@@ -18,8 +20,9 @@ namespace trivet::model {
 
 /// What a step leaves behind besides caches.
 struct StepOutput {
-  std::span<float> logits;  // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
-  std::span<float> hidden;  // [the stage's layers][T, H] float32 after every block, or empty when nobody asked
+  std::span<float> logits;          // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
+  std::span<float> hidden;          // [the stage's layers][T, H] float32 after every block, or empty when nobody asked
+  std::span<uint64_t> greedy = {};  // where the logits are: [G] greedy tokens, keys of kernels::Argmax
 };
 
 /// What goes from block to block: the residual stream and its norm, [T, H], and sums, zeros between branches.
@@ -33,12 +36,16 @@ class Model {
  public:
   Model(const Runtime& runtime, Weights weights) : runtime_(runtime), weights_(std::move(weights)) {}
 
-  /// Computes the stage's layers of one step: T tokens in, L rows of logits out of the last stage; caches move on.
-  /// Ranks:   collective over a stage; stages hand on their rows.
-  /// Errors:  kPeer.
+  /// Computes the stage's layers of one step: T tokens in, logits or greedy tokens out of the last stage; caches move
+  /// on. Ranks:   collective over a stage; stages hand on their rows. Errors:  kPeer.
   Status Forward(const StepTokens& tokens, const StepOutput& output);
 
   const Weights& weights() const { return weights_; }
+
+  /// On a GPU: measures from here on how long it waits between recorded steps.
+  void TimeReplays() { clock_ = device::ReplayClock::Make(); }
+  /// Those waits since the last call, in microseconds; none unless they are measured.
+  std::vector<double> TakeReplayGaps() { return clock_ ? clock_->Take() : std::vector<double>(); }
 
   /// Scratch that a step of at most `size` needs.  Units: bytes.
   static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size);
@@ -50,7 +57,13 @@ class Model {
     int64_t runs = 0;
   };
 
-  Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, std::span<float> local);
+  // What the head leaves: logits of its rows for the rank's share of the vocabulary, and keys of kernels::Argmax.
+  struct HeadOutput {
+    std::span<float> local;
+    std::span<uint64_t> keys;
+  };
+
+  Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
   // Layer `at` of the stage, whose normalised input is state.h; leaves that of the next there.
@@ -58,7 +71,8 @@ class Model {
 
   const Runtime runtime_;
   const Weights weights_;
-  std::map<std::pair<int64_t, int64_t>, Recording> recordings_;  // by tokens and rows of logits
+  std::map<std::pair<int64_t, int64_t>, Recording> recordings_;  // by tokens and rows of the head
+  std::optional<device::ReplayClock> clock_;
 };
 
 }  // namespace trivet::model

@@ -29,6 +29,20 @@ std::vector<float> Angles(const plan::RopeTable& table, const StepTokens& step) 
   return angles;
 }
 
+// The rows of the head: those whose logits are handed out stand first, so that they are one block.
+struct HeadRows {
+  std::vector<int32_t> tokens, argmax;  // as in StepView
+};
+
+HeadRows HeadRowsOf(const StepTokens& step) {
+  HeadRows rows{{step.logits_rows.begin(), step.logits_rows.end()}, std::vector<int32_t>(step.logits_rows.size(), -1)};
+  for (const int32_t token : step.greedy_rows) {
+    rows.argmax.push_back(static_cast<int32_t>(rows.tokens.size()));
+    rows.tokens.push_back(token);
+  }
+  return rows;
+}
+
 // Page ids of all spans, one behind the other, which spans point into once the list has its place.
 struct PageList {
   std::vector<int32_t> pages;
@@ -79,7 +93,10 @@ void Point(const StagedSpans& staged, const std::vector<size_t>& begins, const i
 
 StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   Staging staging;
-  const size_t ids = staging.Add(step.tokens), rows = staging.Add(step.logits_rows);
+  const HeadRows head = HeadRowsOf(step);
+  const size_t ids = staging.Add(step.tokens);
+  const size_t rows = staging.Add(std::span<const int32_t>(head.tokens));
+  const size_t argmax = staging.Add(std::span<const int32_t>(head.argmax));
   std::vector<size_t> angles;
   for (const plan::RopeTable& table : runtime.geometry.ropes) {
     angles.push_back(staging.Add(std::span<const float>(Angles(table, step))));
@@ -112,10 +129,12 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   };
   StepView view;
   view.tokens = static_cast<int64_t>(step.tokens.size());
-  view.rows = static_cast<int64_t>(step.logits_rows.size());
+  view.rows = static_cast<int64_t>(head.tokens.size());
+  view.greedy = static_cast<int64_t>(step.greedy_rows.size());
   view.ids = reinterpret_cast<const TokenId*>(there + ids);
   view.own = lists_at(own);
-  view.logits_rows = reinterpret_cast<const int32_t*>(there + rows);
+  view.head_rows = reinterpret_cast<const int32_t*>(there + rows);
+  view.argmax_rows = reinterpret_cast<const int32_t*>(there + argmax);
   for (size_t i = 0; i < angles.size(); ++i) {
     const auto half = static_cast<int64_t>(runtime.geometry.ropes[i].frequencies.size());
     const auto* cos = reinterpret_cast<const float*>(there + angles[i]);
@@ -125,7 +144,7 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
     view.key_visits += int64_t{span.count} * (span.start + span.count);
   }
   view.whole_tokens = step.whole.tokens();
-  view.whole_rows = step.whole.logits_rows;
+  view.whole_rows = step.whole.head_rows;
   view.whole = lists_at(whole);
   view.runs = step.whole.runs;
   return view;
@@ -135,12 +154,12 @@ int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size) {
   constexpr auto kSpan = static_cast<int64_t>(sizeof(kernels::TokenSpan));
   std::set<int64_t> windows{0};  // each has a ring of its own size at most
   for (const plan::LayerGeometry& layer : geometry.layers) windows.insert(layer.window);
-  int64_t words = 1 + 1;  // of a token: its id, its row of logits
+  int64_t words = 1 + 2;  // of a token: its id, its row of the head, whether its greedy token is wanted
   for (const plan::RopeTable& rope : geometry.ropes) words += 2 * static_cast<int64_t>(rope.frequencies.size());
   // A step has no more spans than tokens, and neither has a rank's share of it.
   const int64_t bytes =
       4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (2 * kSpan * size.tokens + 4 * size.pages);
-  return bytes + 64 * (4 + static_cast<int64_t>(geometry.ropes.size() + 3 * windows.size()));  // each array rounded up
+  return bytes + 64 * (5 + static_cast<int64_t>(geometry.ropes.size() + 3 * windows.size()));  // each array rounded up
 }
 
 }  // namespace trivet::model

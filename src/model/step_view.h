@@ -17,7 +17,7 @@ namespace trivet::model {
 struct WholeStep {
   std::span<const kernels::TokenSpan> spans;  // [S]
   std::span<const comm::RowRun> runs;         // who computes which, ascending and without gaps
-  int64_t logits_rows = 0;                    // whose logits are wanted
+  int64_t head_rows = 0;                      // that the head computes
 
   int64_t tokens() const { return runs.empty() ? 0 : runs.back().begin + runs.back().count; }
 };
@@ -29,12 +29,13 @@ struct StepTokens {
   std::span<const int32_t> pages;             // of all spans, also of the whole step, one behind the other
   std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
   WholeStep whole;
+  std::span<const int32_t> greedy_rows = {};  // [G] token rows of which only the greedy token is wanted, ascending
 };
 
 /// The largest step.
 struct StepSize {
   int64_t tokens = 1;  // T, of the whole step and so of a share
-  int64_t rows = 1;    // L
+  int64_t rows = 1;    // R
   int64_t pages = 1;   // entries in the lists of KV pages of all sequences
 };
 
@@ -63,14 +64,16 @@ struct SpanLists {
 /// The same step where kernels read it. Sizes and runs are the host's; what pointers and spans lead to is the device's.
 struct StepView {
   int64_t tokens = 0;                    // T
-  int64_t rows = 0;                      // L
+  int64_t rows = 0;                      // R = L + G, of the head: those whose logits are wanted, then the greedy ones
+  int64_t greedy = 0;                    // G
   const TokenId* ids = nullptr;          // [T]
   SpanLists own;                         // of the T tokens
-  const int32_t* logits_rows = nullptr;  // [L]
+  const int32_t* head_rows = nullptr;    // [R] token rows
+  const int32_t* argmax_rows = nullptr;  // [R] L times -1, then L to R - 1: the head's rows whose argmax is wanted
   std::vector<RopeAngles> ropes;         // by rope table of the geometry
   int64_t key_visits = 0;                // pairs of a token and a key that attention without a window meets
   int64_t whole_tokens = 0;              // of the context group
-  int64_t whole_rows = 0;                // and of those, whose logits are wanted
+  int64_t whole_rows = 0;                // and rows of the head
   SpanLists whole;                       // of them
   std::span<const comm::RowRun> runs;    // and who computes them
 };

@@ -126,6 +126,10 @@ Error OutsideVocabulary(const char* what, TokenId token, size_t size) {
                                                what, size, token));
 }
 
+bool HasPenalty(const SamplingParams& params) {
+  return params.repetition_penalty != 1 || params.frequency_penalty != 0 || params.presence_penalty != 0;
+}
+
 // Mask, bias and penalties.
 Result<std::vector<float>> Process(std::span<const float> logits, const SamplingParams& params,
                                    const TokenHistory& history, std::span<const uint64_t> allowed) {
@@ -138,7 +142,7 @@ Result<std::vector<float>> Process(std::span<const float> logits, const Sampling
     if (outside(token)) return OutsideVocabulary("logit_bias", token, out.size());
     out[static_cast<size_t>(token)] += bias;
   }
-  if (params.repetition_penalty == 1 && params.frequency_penalty == 0 && params.presence_penalty == 0) return out;
+  if (!HasPenalty(params)) return out;
   for (const auto& [token, count] : history.output_counts()) {
     if (outside(token)) return OutsideVocabulary("token history", token, out.size());
     auto logit = static_cast<double>(out[static_cast<size_t>(token)]);
@@ -149,13 +153,25 @@ Result<std::vector<float>> Process(std::span<const float> logits, const Sampling
   return out;
 }
 
+// False for NaN, too.
+bool IsLogit(float value) { return value < std::numeric_limits<float>::infinity(); }
+
+Error NoLogit(float found, size_t token, size_t size) {
+  return MakeError(Code::kInvalid,
+                   fmt::format("logits: expected numbers below infinity, found {} at token {} of {}; the model's "
+                               "weights or activations are broken",
+                               std::isnan(found) ? "NaN" : "infinity", token, size));
+}
+
+Error NoneAllowed(size_t size) {
+  return MakeError(Code::kInvalid, fmt::format("logits: expected at least one allowed token, found none of {}; "
+                                               "forbid fewer tokens",
+                                               size));
+}
+
 Status CheckLogits(std::span<const float> logits) {
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] < std::numeric_limits<float>::infinity()) continue;  // false for NaN
-    return MakeError(Code::kInvalid,
-                     fmt::format("logits: expected numbers below infinity, found {} at token {} of {}; the model's "
-                                 "weights or activations are broken",
-                                 std::isnan(logits[i]) ? "NaN" : "infinity", i, logits.size()));
+    if (!IsLogit(logits[i])) return NoLogit(logits[i], i, logits.size());
   }
   return {};
 }
@@ -223,6 +239,17 @@ TokenId Greatest(std::span<const float> logits) {
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
+bool IsGreedy(const SamplingParams& params) {
+  return params.temperature < kGreedyTemperature && params.logit_bias.empty() && !HasPenalty(params);
+}
+
+Result<TokenId> Greedy(const TokenLogit& found, int64_t vocab) {
+  const auto size = static_cast<size_t>(vocab);
+  if (!IsLogit(found.logit)) return NoLogit(found.logit, static_cast<size_t>(found.token), size);
+  if (found.logit == kForbidden) return NoneAllowed(size);
+  return found.token;
+}
+
 SampleResult Logprobs(std::span<const float> logits, TokenId token, int count) {
   SampleResult result;
   result.token = token;
@@ -237,11 +264,7 @@ Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams&
   TRY_ASSIGN(const std::vector<float> processed, Process(logits, params, history, allowed));
   const TokenId greatest = processed.empty() ? TokenId{0} : Greatest(processed);
   const float best = processed.empty() ? kForbidden : processed[static_cast<size_t>(greatest)];
-  if (best == kForbidden) {
-    return MakeError(Code::kInvalid, fmt::format("logits: expected at least one allowed token, found none of {}; "
-                                                 "forbid fewer tokens",
-                                                 logits.size()));
-  }
+  if (best == kForbidden) return NoneAllowed(logits.size());
   if (best == std::numeric_limits<float>::infinity()) return CheckLogits(processed).error();  // a penalty overflowed
   SampleResult result;
   if (params.temperature < kGreedyTemperature) {

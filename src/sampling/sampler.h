@@ -62,6 +62,21 @@ struct SampleResult {
 ///   logits   [V] f32 without NaN, V > 0
 TokenId Greatest(std::span<const float> logits);
 
+/// Whether the token is that of the largest logit, whatever has come before: greedy, without bias or penalty.
+bool IsGreedy(const SamplingParams& params);
+
+/// A token and its logit.
+struct TokenLogit {
+  TokenId token = 0;
+  float logit = 0;
+};
+
+/// The token that Sample would give under IsGreedy, from what was found without it.
+///   found     the token of the largest of all raw logits, the lowest of equals; or that of the first NaN or +infinity
+///   vocab     number of logits
+/// Errors:     kInvalid as Sample: a NaN or +infinity among the logits, and when every token is forbidden.
+Result<TokenId> Greedy(const TokenLogit& found, int64_t vocab);
+
 /// What the logits say of a given token.
 ///   logits   [V] f32, raw and finite;  token: in [0, V);  count: of the best to report
 SampleResult Logprobs(std::span<const float> logits, TokenId token, int count);

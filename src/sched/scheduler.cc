@@ -119,14 +119,14 @@ void Scheduler::ScheduleDecoders(StepPlan* plan) {
 
 Scheduler::Left Scheduler::LeftForPrompts(const StepPlan& plan) const {
   const auto decoders = static_cast<int32_t>(plan.tokens.size());
-  Left left{limits_.max_step_tokens - decoders, limits_.max_logits_rows - plan.logits_rows, StepWork(&limits_.cost),
+  Left left{limits_.max_step_tokens - decoders, limits_.max_logits_rows - plan.head_rows(), StepWork(&limits_.cost),
             std::numeric_limits<double>::infinity()};
   if (decoders == 0) return left;
   if (limits_.prefill_budget > 0) {
     left.tokens = std::min(left.tokens, limits_.prefill_budget);
     return left;
   }
-  for (const Span& span : plan.spans) left.work = left.work.With({span.start, span.count, span.logits_count});
+  for (const Span& span : plan.spans) left.work = left.work.With({span.start, span.count, 1});
   left.most_work = kMostStretch * left.work.total();
   return left;
 }
@@ -304,10 +304,12 @@ void Scheduler::AddSpan(Sequence* sequence, int32_t count, StepPlan* plan) {
   span.page_begin = static_cast<int32_t>(plan->pages.size());
   span.page_count = PagesFor(end);
   span.logits_begin = plan->logits_rows;
-  span.logits_count = LogitsRows(*sequence, end);
+  const bool greedy = sequence->logits == LogitsMode::kGreedy;
+  span.logits_count = greedy ? 0 : LogitsRows(*sequence, end);
   plan->tokens.insert(plan->tokens.end(), sequence->tokens.begin() + span.start, sequence->tokens.begin() + end);
   plan->pages.insert(plan->pages.end(), sequence->pages.begin(), sequence->pages.begin() + span.page_count);
   plan->logits_rows += span.logits_count;
+  if (greedy && LogitsRows(*sequence, end) > 0) plan->greedy.push_back(static_cast<int32_t>(plan->tokens.size()) - 1);
   plan->spans.push_back(span);
   ReserveSnapshot(sequence, end, plan);
 }

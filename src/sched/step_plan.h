@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,7 +27,7 @@ struct Span {
   int32_t page_begin = 0;    // index of the first entry in StepPlan::pages
   int32_t page_count = 0;    // pages that hold positions [0, start + count)
   int32_t logits_begin = 0;  // first row of this span in the step's logits
-  int32_t logits_count = 0;  // the span's last logits_count tokens produce logits
+  int32_t logits_count = 0;  // the span's last logits_count tokens produce logits that are handed out
 };
 
 /// A copy of one slot's recurrent states, of all layers, to another slot.
@@ -44,6 +45,14 @@ struct StepPlan {
   int32_t logits_rows = 0;          // sum of logits_count
   std::vector<StateCopy> restores;  // before the step, in this order
   std::vector<StateCopy> saves;     // after it, in this order
+  // Tokens of which nothing is wanted but what follows them when it is sampled greedily: the last of spans without
+  // logits, ascending.
+  std::vector<int32_t> greedy;
+
+  /// Rows that the head computes.
+  int32_t head_rows() const { return logits_rows + static_cast<int32_t>(greedy.size()); }
+  /// The index in `greedy` of the span's last token, or nothing.
+  std::optional<size_t> GreedyOf(const Span& span) const;
 
   /// Flat bytes for broadcasting.
   std::vector<std::byte> Serialize() const;

@@ -2,7 +2,9 @@
 #include "device/graph.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "device/buffer.h"
@@ -31,6 +33,50 @@ TEST(Graph, RepeatsWhatItRecordedOnWhatStandsThere) {
   const Result<Graph> failed = Graph::Record([]() -> Status { return MakeError(Code::kPeer, "a peer is gone"); });
   ASSERT_FALSE(failed.ok());
   EXPECT_EQ(failed.error().message, "a peer is gone");
+}
+
+TEST(ReplayClock, GivesTheTimesBetweenLaunches) {
+  const Result<Device> device = Device::Open(Backend::kCuda, 0);
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  ReplayClock clock = ReplayClock::Make();
+  Buffer buffer = std::move(Buffer::Make(*device, 1 << 20, "test")).value();
+  const Result<Graph> graph = Graph::Record(
+      [&]() -> Status {
+        device->Copy(buffer.data() + (1 << 19), buffer.data(), 1 << 19);
+        return {};
+      },
+      &clock);
+  ASSERT_TRUE(graph.ok());
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < 5; ++i) {
+      graph->Launch(&clock);
+      device->Wait();
+      if (i == 2) ::usleep(20000);
+    }
+    const std::vector<double> gaps = clock.Take();
+    ASSERT_EQ(gaps.size(), 4U) << "none between two rounds";
+    for (size_t i = 0; i < gaps.size(); ++i) {
+      EXPECT_GT(gaps[i], 0);
+      EXPECT_EQ(gaps[i] > 19000, i == 2) << gaps[i];
+    }
+  }
+  EXPECT_TRUE(clock.Take().empty());
+}
+
+// Copies to the host that pass through the device's own memory, and those that are too long for it.
+TEST(Device, DownloadsOfAnyLength) {
+  const Result<Device> device = Device::Open(Backend::kCuda, 0);
+  if (!device.ok()) GTEST_SKIP() << device.error().message;
+  constexpr int64_t kMost = 1 << 20;
+  Buffer buffer = std::move(Buffer::Make(*device, kMost, "test")).value();
+  std::vector<std::byte> values(kMost);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
+  device->Upload(buffer.data(), values.data(), kMost);
+  for (const int64_t bytes : {int64_t{1}, int64_t{4}, int64_t{1} << 18, (int64_t{1} << 18) + 1, kMost}) {
+    std::vector<std::byte> back(static_cast<size_t>(bytes));
+    device->Download(back.data(), buffer.data(), bytes);
+    EXPECT_TRUE(std::equal(back.begin(), back.end(), values.begin())) << bytes;
+  }
 }
 
 TEST(Graph, AnEmptyOneHasRecordedNothing) {

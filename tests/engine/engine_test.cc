@@ -24,9 +24,7 @@ sched::Request Prompt(int64_t id, std::vector<TokenId> tokens) {
   return request;
 }
 
-Result<std::optional<TokenId>> Nothing(const sched::Span&, std::span<const float>, bool) {
-  return std::optional<TokenId>();
-}
+Result<std::optional<TokenId>> Nothing(const sched::Span&, const SpanOutput&, bool) { return std::optional<TokenId>(); }
 
 TEST(Engine, SubmitRefusesWhatCannotRun) {
   const SmallModel small;
@@ -58,7 +56,7 @@ TEST(Engine, AfterAnErrorEveryStepGivesIt) {
   const SmallModel small;
   const auto engine = StartOn(small);
   ASSERT_TRUE(engine->Submit(Prompt(0, {1, 2})).ok());
-  const auto refuse = [](const sched::Span&, std::span<const float>, bool) -> Result<std::optional<TokenId>> {
+  const auto refuse = [](const sched::Span&, const SpanOutput&, bool) -> Result<std::optional<TokenId>> {
     return MakeError(Code::kInvalid, "the sink wants no more");
   };
   for (int i = 0; i < 3; ++i) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "engine/constraints.h"
@@ -278,6 +279,61 @@ TEST_F(Generating, TextsDoNotDependOnBatchOrRanks) {
   Restart(options);
   const std::vector<Generation> apart = Generate(requests);
   for (size_t i = 0; i < requests.size(); ++i) EXPECT_EQ(together[i].tokens, apart[i].tokens) << i;
+}
+
+// A greedy request has only tokens brought to the host; beside and without those that have whole logits, its text is
+// the one that logits give.
+TEST_F(Generating, GreedyTokensComeAloneAndAreTheSame) {
+  std::vector<GenerationRequest> alone, whole;
+  for (const char* question : {kQuestion, "Write 249 in words.", "What is 12 + 30?"}) {
+    alone.push_back(Asking(question));
+    alone.back().ignore_eos = true;
+    alone.back().max_tokens = 40;
+    whole.push_back(alone.back());
+    whole.back().logprobs = true;
+  }
+  for (const int64_t ranks : {1, 3}) {
+    EngineOptions options;
+    options.layout.ranks = ranks;
+    Restart(options);
+    const std::vector<Generation> tokens = Generate(alone);
+    EXPECT_EQ(engine_->times().greedy_rows, 3 * 40);
+    EXPECT_EQ(engine_->times().logits_rows, 0);
+    const std::vector<Generation> logits = Generate(whole);
+    EXPECT_EQ(engine_->times().logits_rows, 3 * 40);
+    std::vector<GenerationRequest> mixed = alone;
+    mixed[1] = whole[1];
+    const std::vector<Generation> both = Generate(mixed);
+    EXPECT_EQ(engine_->times().greedy_rows, 5 * 40);
+    EXPECT_EQ(engine_->times().logits_rows, 4 * 40);
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(tokens[i].tokens, logits[i].tokens);
+      EXPECT_EQ(tokens[i].text, logits[i].text);
+      EXPECT_EQ(both[i].tokens, logits[i].tokens);
+    }
+  }
+}
+
+// Whoever needs more of the logits than which is the largest is given them.
+TEST_F(Generating, LogitsComeToWhoeverNeedsThem) {
+  const std::vector<std::function<void(GenerationRequest*)>> needs = {
+      [](GenerationRequest* request) { request->sampling.temperature = 1; },
+      [](GenerationRequest* request) { request->sampling.repetition_penalty = 1.1; },
+      [](GenerationRequest* request) { request->sampling.frequency_penalty = 0.1; },
+      [](GenerationRequest* request) { request->sampling.presence_penalty = 0.1; },
+      [](GenerationRequest* request) { request->sampling.logit_bias[3] = -1; },
+      [](GenerationRequest* request) { request->logprobs = true; },
+      [](GenerationRequest* request) { request->prompt_logprobs = true; },
+      [](GenerationRequest* request) { request->min_tokens = 1; },
+  };
+  for (size_t i = 0; i < needs.size(); ++i) {
+    GenerationRequest request = Asking(kQuestion);
+    request.max_tokens = 3;
+    needs[i](&request);
+    Generate({request});
+    EXPECT_EQ(engine_->times().greedy_rows, 0) << i;
+    EXPECT_GT(engine_->times().logits_rows, static_cast<int64_t>(i)) << i;
+  }
 }
 
 TEST_F(Generating, WhatCannotRunIsRefused) {

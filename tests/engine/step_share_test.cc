@@ -55,6 +55,19 @@ TEST(StepShare, ARanksShareIsAStep) {
   EXPECT_EQ(last.spans[1].page_begin, 1);
 }
 
+TEST(StepShare, GreedyTokensBelongToWhoComputesThem) {
+  sched::StepPlan plan = TwoSequences();
+  for (sched::Span& span : plan.spans) span.logits_begin = span.logits_count = 0;
+  plan.logits_rows = 0;
+  plan.greedy = {6, 7};
+  using List = std::vector<std::array<int64_t, 3>>;
+  EXPECT_EQ(Flat(SharesOf(plan, kByTwo).greedy), (List{{1, 0, 1}, {2, 1, 1}}));
+  EXPECT_EQ(ShareOf(plan, kByTwo, 0).greedy, std::vector<int32_t>());
+  EXPECT_EQ(ShareOf(plan, kByTwo, 1).greedy, std::vector<int32_t>{2});
+  EXPECT_EQ(ShareOf(plan, kByTwo, 2).greedy, std::vector<int32_t>{2});
+  EXPECT_EQ(ShareOf(plan, {}, 0).greedy, plan.greedy);
+}
+
 TEST(StepShare, OfOneRankIsTheStep) {
   const sched::StepPlan plan = TwoSequences(), share = ShareOf(plan, {}, 0);
   EXPECT_EQ(share.tokens, plan.tokens);

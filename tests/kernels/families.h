@@ -35,6 +35,7 @@ inline constexpr Family kFamilies[] = {
     {"copy_rows", CompareCopyRows},
     {"group_pairs", CompareGroupPairs},
     {"expert_gemm", CompareExpertGemm},
+    {"argmax", CompareArgmax},
 };
 
 /// Rows of `family` in the registry that `target` runs.

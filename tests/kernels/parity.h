@@ -176,5 +176,6 @@ void CompareMap(RowLog* log);
 void CompareCopyRows(RowLog* log);
 void CompareGroupPairs(RowLog* log);
 void CompareExpertGemm(RowLog* log);
+void CompareArgmax(RowLog* log);
 
 }  // namespace trivet::kernels

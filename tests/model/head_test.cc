@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/model/rank_fixture.h"
@@ -68,6 +69,89 @@ TEST(Head, ARankFillsItsOwnColumns) {
       EXPECT_EQ(logits[i], mine ? whole[i] : -77.0F) << id;
     }
   }
+}
+
+// The keys of one rank's part of all rows of `step`.
+std::vector<uint64_t> GreedyOf(const RankFixture& rank, StepTokens step, std::span<const float> x) {
+  const std::vector<int32_t> rows(step.logits_rows.begin(), step.logits_rows.end());
+  step.greedy_rows = rows;
+  step.logits_rows = {};
+  const StepView view = StageStep(rank.runtime(), step);
+  std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
+  std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts)), greedy(rows.size());
+  Head(rank.runtime(), rank.weights(), view, x, local, keys);
+  EXPECT_TRUE(GatherGreedy(rank.runtime(), keys, greedy).ok());
+  return greedy;
+}
+
+// Whoever has the columns, and whatever pads stand behind them: the largest key of all ranks is the token of the
+// largest logit, the lowest of equals. A cap that flattens all logits makes many equals, zeros nothing else.
+TEST(Head, GreedyTokensAreThoseOfTheLargestLogits) {
+  for (const float cap : {0.0F, 0.125F}) {
+    for (const bool zeros : {false, true}) {
+      plan::Geometry geometry = SmallGeometry();
+      geometry.logit_softcap = cap;
+      const std::vector<float> x = Activations(kTokens, geometry.hidden);
+      const OneSequence sequence(kTokens);
+      const RankFixture one(geometry, MakeLayout(geometry, 1), {.tokens = kTokens, .zeros = zeros});
+      std::vector<float> logits(static_cast<size_t>(kTokens * geometry.vocab));
+      ASSERT_TRUE(LogitsOf(one, sequence.view(), x, logits).ok());
+      std::vector<int32_t> expected;
+      for (auto row = logits.begin(); row != logits.end(); row += geometry.vocab) {
+        expected.push_back(static_cast<int32_t>(std::max_element(row, row + geometry.vocab) - row));
+      }
+      for (int64_t ranks = 1; ranks <= 8; ++ranks) {
+        for (const std::string& cut : plan::LegalCuts(geometry, "vocab", ranks)) {
+          const plan::Layout layout = MakeLayout(geometry, ranks, "vocab", cut);
+          std::vector<uint64_t> best(kTokens);
+          for (int64_t r = 0; r < ranks; ++r) {
+            const RankFixture rank(geometry, layout, {.rank = r, .tokens = kTokens, .alone = true, .zeros = zeros});
+            const std::vector<uint64_t> own = GreedyOf(rank, sequence.view(), x);
+            for (size_t i = 0; i < best.size(); ++i) best[i] = std::max(best[i], own[i]);
+          }
+          for (size_t i = 0; i < best.size(); ++i) {
+            EXPECT_EQ(kernels::ArgmaxToken(best[i]), expected[i]) << ranks << " ranks, " << cut << ", row " << i;
+            const float logit = logits[i * static_cast<size_t>(geometry.vocab) + static_cast<size_t>(expected[i])];
+            EXPECT_EQ(kernels::ArgmaxLogit(best[i]), logit);
+          }
+        }
+      }
+    }
+  }
+}
+
+// A pad's logit is 0, which is more than the largest of a row whose logits are all negative.
+TEST(Head, PadsOfTheVocabularyNeverWin) {
+  constexpr int64_t kMany = 24;
+  plan::Geometry geometry = SmallGeometry();
+  geometry.vocab = 3;
+  const std::vector<float> x = Activations(kMany, geometry.hidden);
+  const OneSequence sequence(kMany);
+  const RankFixture one(geometry, MakeLayout(geometry, 1), {.tokens = kMany});
+  std::vector<float> logits(static_cast<size_t>(kMany * geometry.vocab));
+  ASSERT_TRUE(LogitsOf(one, sequence.view(), x, logits).ok());
+  int64_t negative = 0, pads = 0;
+  for (const int64_t ranks : {1, 2}) {
+    for (const std::string& cut : plan::LegalCuts(geometry, "vocab", ranks)) {
+      const plan::Layout layout = MakeLayout(geometry, ranks, "vocab", cut);
+      std::vector<uint64_t> best(kMany);
+      for (int64_t r = 0; r < ranks; ++r) {
+        const RankFixture rank(geometry, layout, {.rank = r, .tokens = kMany, .alone = true});
+        const plan::VocabShard& vocab = layout.shards[static_cast<size_t>(r)].vocab;
+        pads += vocab.rows - vocab.real;
+        const std::vector<uint64_t> own = GreedyOf(rank, sequence.view(), x);
+        for (size_t i = 0; i < best.size(); ++i) best[i] = std::max(best[i], own[i]);
+      }
+      for (size_t i = 0; i < best.size(); ++i) {
+        const auto row = logits.begin() + static_cast<std::ptrdiff_t>(i) * geometry.vocab;
+        const auto largest = std::max_element(row, row + geometry.vocab);
+        EXPECT_EQ(kernels::ArgmaxToken(best[i]), largest - row) << ranks << " ranks, " << cut << ", row " << i;
+        negative += *largest < 0 ? 1 : 0;
+      }
+    }
+  }
+  EXPECT_GT(negative, 0);
+  EXPECT_GT(pads, 0);
 }
 
 TEST(Head, NoRowsAreNoWork) {

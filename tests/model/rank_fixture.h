@@ -241,7 +241,8 @@ inline Status LogitsOf(const RankFixture& rank, const StepTokens& step, std::spa
                        std::span<float> logits) {
   const StepView view = StageStep(rank.runtime(), step);
   std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
-  Head(rank.runtime(), rank.weights(), view, x, local);
+  std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts));
+  Head(rank.runtime(), rank.weights(), view, x, local, keys);
   return GatherLogits(rank.runtime(), view.rows, local, logits);
 }
 

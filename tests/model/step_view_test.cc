@@ -44,7 +44,7 @@ TEST(StageStep, KernelsFindTokensSpansPagesAndRows) {
   const std::vector<comm::RowRun> runs = {{0, 0, 5}};
   const StepView step = StageStep(rank.runtime(), {ids, spans, pages, rows, {spans, runs, 2}});
   EXPECT_EQ(std::vector(step.ids, step.ids + step.tokens), ids);
-  EXPECT_EQ(std::vector(step.logits_rows, step.logits_rows + step.rows), rows);
+  EXPECT_EQ(std::vector(step.head_rows, step.head_rows + step.rows), rows);
   for (const std::span<const kernels::TokenSpan> staged : {step.own.paged, step.whole.paged}) {
     ASSERT_EQ(staged.size(), 2U);
     EXPECT_EQ(staged[1].count, 3);
@@ -55,6 +55,22 @@ TEST(StageStep, KernelsFindTokensSpansPagesAndRows) {
   EXPECT_EQ(step.whole_tokens, 5);
   EXPECT_EQ(step.whole_rows, 2);
   EXPECT_EQ(step.key_visits, 2 * 65 + 3 * 3);
+}
+
+// Rows whose logits are handed out are one block, and greedy ones stand behind it.
+TEST(StageStep, GreedyRowsStandBehindThoseOfLogits) {
+  const plan::Geometry geometry = SmallGeometry();
+  const RankFixture rank(geometry, MakeLayout(geometry, 1), {.tokens = 5});
+  OneSequence sequence(5);
+  sequence.rows = {2, 4};
+  const std::vector<int32_t> greedy = {0, 3};
+  StepTokens tokens = sequence.view();
+  tokens.greedy_rows = greedy;
+  const StepView step = StageStep(rank.runtime(), tokens);
+  EXPECT_EQ(step.rows, 4);
+  EXPECT_EQ(step.greedy, 2);
+  EXPECT_EQ(std::vector(step.head_rows, step.head_rows + 4), (std::vector<int32_t>{2, 4, 0, 3}));
+  EXPECT_EQ(std::vector(step.argmax_rows, step.argmax_rows + 4), (std::vector<int32_t>{-1, -1, 2, 3}));
 }
 
 // A share of a step has its own rows, and spans of the whole step besides, over the same pages.

@@ -59,7 +59,7 @@ class Failure : public testing::Test {
     CHECK(engine->Submit(request).ok());
     for (int64_t step = 0;; ++step) {
       *begin_us = NowUs();
-      const Result<bool> stepped = engine->Step([](const sched::Span&, std::span<const float>, bool) {
+      const Result<bool> stepped = engine->Step([](const sched::Span&, const engine::SpanOutput&, bool) {
         return Result<std::optional<TokenId>>(std::optional<TokenId>());
       });
       if (!stepped.ok()) return stepped.error();

@@ -40,14 +40,14 @@ class PrefixCaching : public testing::Test {
     }
     Result<bool> more = true;
     while (*more) {
-      more = engine->Step(
-          [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
-            if (!wanted) return std::optional<TokenId>();
-            const std::span<const float> row = logits.last(vocab);
-            std::vector<float>& all = answers[static_cast<size_t>(span.seq)];
-            all.insert(all.end(), row.begin(), row.end());
-            return std::optional(static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
-          });
+      more = engine->Step([&](const sched::Span& span, const engine::SpanOutput& output,
+                              bool wanted) -> Result<std::optional<TokenId>> {
+        if (!wanted) return std::optional<TokenId>();
+        const std::span<const float> row = output.logits.last(vocab);
+        std::vector<float>& all = answers[static_cast<size_t>(span.seq)];
+        all.insert(all.end(), row.begin(), row.end());
+        return std::optional(static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
+      });
       CHECK_MSG(more.ok(), more.error().message);
     }
     for (size_t i = 0; i < prompts.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});

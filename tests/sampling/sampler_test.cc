@@ -83,6 +83,47 @@ std::vector<double> FirstOf(std::vector<double> p, size_t keep) {
   return p;
 }
 
+TEST(IsGreedy, NeedsTheLargestLogitAlone) {
+  SamplingParams params;
+  EXPECT_FALSE(IsGreedy(params));
+  params.temperature = 0;
+  params.top_k = 3, params.top_p = 0.5, params.min_p = 0.1, params.seed = 7;  // keep the largest
+  EXPECT_TRUE(IsGreedy(params));
+  for (double SamplingParams::*penalty :
+       {&SamplingParams::repetition_penalty, &SamplingParams::frequency_penalty, &SamplingParams::presence_penalty}) {
+    SamplingParams one = params;
+    one.*penalty = 1.5;
+    EXPECT_FALSE(IsGreedy(one));
+  }
+  params.logit_bias[3] = 0.5F;
+  EXPECT_FALSE(IsGreedy(params));
+}
+
+// The token that was found without the sampler is its own, and so is the refusal.
+TEST(Greedy, SaysWhatSampleSays) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+  SamplingParams params;
+  params.temperature = 0;
+  const std::vector<std::pair<std::vector<float>, TokenLogit>> cases = {
+      {{1, 4, 2, 4}, {1, 4}},
+      {{-kInfinity, -kInfinity, -3}, {2, -3}},
+      {{-kInfinity, -kInfinity}, {0, -kInfinity}},
+      {{1, 2, kInfinity, kNaN}, {2, kInfinity}},
+      {{1, kNaN, kInfinity}, {1, kNaN}},
+  };
+  for (const auto& [logits, found] : cases) {
+    const Result<SampleResult> sampled = Sample(logits, params, {}, 0, 0);
+    const Result<TokenId> token = Greedy(found, static_cast<int64_t>(logits.size()));
+    ASSERT_EQ(token.ok(), sampled.ok());
+    if (token.ok()) {
+      EXPECT_EQ(*token, sampled->token);
+    } else {
+      EXPECT_EQ(token.error().code, sampled.error().code);
+      EXPECT_EQ(token.error().message, sampled.error().message);
+    }
+  }
+}
+
 TEST(Greatest, IsTheLowestOfEquals) {
   for (const size_t size : {1, 15, 16, 17, 100, 1000}) {
     for (size_t first = 0; first < size; first += size / 7 + 1) {

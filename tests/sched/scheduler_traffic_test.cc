@@ -93,6 +93,8 @@ class Traffic {
     request.max_new_tokens = static_cast<int32_t>(Below(Below(4) == 0 ? 400 : 60));
     request.priority = static_cast<int32_t>(Below(3)) - 1;
     request.logits = Below(5) == 0 ? LogitsMode::kAll : LogitsMode::kLast;
+    const bool greedy = request.logits == LogitsMode::kLast && next_id_ % 3 == 0;
+    if (request.max_new_tokens > 0 && greedy) request.logits = LogitsMode::kGreedy;
     if (request.max_new_tokens == 0 && Below(2) == 0) request.logits = LogitsMode::kNone;
     // Half of the prompts begin as others do: some with a whole one, some with a piece of it.
     if (Below(2) == 0 && !prompts_.empty()) {
@@ -139,6 +141,9 @@ class Traffic {
     if (cancel_under_way) CancelOne();
     std::vector<SampledToken> sampled;
     for (const auto& [span, token] : results) {
+      const auto found = live_.find(span.seq);
+      const bool greedy = found != live_.end() && found->second.request.logits == LogitsMode::kGreedy;
+      EXPECT_TRUE(!greedy || plan.GreedyOf(span).has_value() == scheduler_.WantsToken(span));
       if (scheduler_.WantsToken(span)) sampled.push_back({span.seq, token});
       Score(span);
     }
@@ -162,7 +167,7 @@ class Traffic {
 
   void CheckPlan(const StepPlan& plan, const std::vector<SeqId>& decoding) {
     EXPECT_LE(static_cast<int32_t>(plan.tokens.size()), limits_.max_step_tokens);
-    EXPECT_LE(plan.logits_rows, limits_.max_logits_rows);
+    EXPECT_LE(plan.head_rows(), limits_.max_logits_rows);
     EXPECT_LE(static_cast<int32_t>(plan.spans.size()), limits_.max_sequences);
     std::map<SeqId, const Span*> spans;
     std::set<int32_t> slots;
@@ -207,7 +212,7 @@ class Traffic {
     StepWork alone(&limits_.cost), all(&limits_.cost);
     int32_t prompt_tokens = 0;
     for (const Span& span : plan.spans) {
-      const Stretch stretch{span.start, span.count, span.logits_count};
+      const Stretch stretch{span.start, span.count, plan.GreedyOf(span) ? 1 : span.logits_count};
       const bool decodes = std::count(decoding.begin(), decoding.end(), span.seq) > 0;
       if (decodes) alone = alone.With(stretch);
       if (!decodes) prompt_tokens += span.count;

@@ -103,6 +103,35 @@ Result<std::vector<float>> Logits(const engine::OpenedModel& model, const engine
   return ScoreAll(engine.get(), set, batch);
 }
 
+Result<TokenSet> Continue(engine::Engine* engine, const TokenSet& prompts, int32_t max_new,
+                          const std::vector<sched::LogitsMode>& modes) {
+  const int64_t vocab = engine->model().geometry.vocab;
+  TokenSet answers(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    TRY(engine->Submit({SeqId{static_cast<int64_t>(i)}, prompts[i], max_new, 0, modes[i]}));
+  }
+  bool more = true;
+  while (more) {
+    TRY_ASSIGN(more, engine->Step([&](const sched::Span& span, const engine::SpanOutput& output,
+                                      bool wanted) -> Result<std::optional<TokenId>> {
+      if (!wanted) return std::optional<TokenId>();
+      const auto i = static_cast<size_t>(span.seq);
+      CHECK(output.greedy.has_value() == (modes[i] == sched::LogitsMode::kGreedy));
+      CHECK(output.logits.empty() == output.greedy.has_value());
+      TokenId token = 0;
+      if (output.greedy) {
+        TRY_ASSIGN(token, sampling::Greedy(*output.greedy, vocab));
+      } else {
+        token = sampling::Greatest(output.logits.last(static_cast<size_t>(vocab)));
+      }
+      answers[i].push_back(token);
+      return std::optional(token);
+    }));
+  }
+  for (size_t i = 0; i < prompts.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});
+  return answers;
+}
+
 std::string FirstDifference(const std::vector<float>& a, const std::vector<float>& b, int64_t vocab) {
   if (a.size() != b.size()) return fmt::format("{} logits against {}", a.size(), b.size());
   if (std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0) return "";

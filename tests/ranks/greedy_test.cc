@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// Greedy tokens that are found where the logits are: the same for every count of ranks and every way to cut the
+// vocabulary, and those that whole logits give.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/axis_rules.h"
+#include "tests/io/temp_dir.h"
+#include "tests/support/model_runs.h"
+#include "tests/support/paths.h"
+
+namespace trivet {
+namespace {
+
+using engine::EngineOptions;
+using sched::LogitsMode;
+
+constexpr int32_t kNew = 9;
+
+class GreedyTokens : public testing::Test {
+ protected:
+  GreedyTokens() {
+    for (const int64_t length : {1, 9, 66, 130, 31}) {
+      prompts_.push_back(support::RandomTokens(length, model_.geometry.vocab, static_cast<uint64_t>(length)));
+    }
+    whole_ = Run({}, {LogitsMode::kLast, LogitsMode::kLast, LogitsMode::kLast, LogitsMode::kLast, LogitsMode::kLast});
+  }
+
+  // Continuations of all prompts, whose rows were handed out as `modes` says.
+  support::TokenSet Run(const EngineOptions& options, const std::vector<LogitsMode>& modes) const {
+    const Result<std::unique_ptr<engine::Engine>> started = engine::Engine::Start(model_, options, {});
+    CHECK_MSG(started.ok(), started.error().message);
+    engine::Engine& engine = **started;
+    Result<support::TokenSet> answers = support::Continue(&engine, prompts_, kNew, modes);
+    CHECK_MSG(answers.ok(), answers.error().message);
+    const auto greedy = static_cast<int64_t>(std::count(modes.begin(), modes.end(), LogitsMode::kGreedy));
+    EXPECT_EQ(engine.times().greedy_rows, greedy * kNew);
+    EXPECT_EQ(engine.times().logits_rows, (static_cast<int64_t>(modes.size()) - greedy) * kNew);
+    return std::move(answers).value();
+  }
+
+  // Alone, and in steps with rows of logits before, behind and between them.
+  void ExpectSame(const EngineOptions& options) const {
+    constexpr LogitsMode kLast = LogitsMode::kLast, kGreedy = LogitsMode::kGreedy;
+    EXPECT_EQ(Run(options, {kGreedy, kGreedy, kGreedy, kGreedy, kGreedy}), whole_) << support::Describe(options);
+    EXPECT_EQ(Run(options, {kLast, kGreedy, kLast, kGreedy, kLast}), whole_) << support::Describe(options);
+  }
+
+  const engine::OpenedModel model_ = support::Open(DemoDir());
+  support::TokenSet prompts_, whole_;
+};
+
+TEST_F(GreedyTokens, OneToEightRanksAsThreads) {
+  for (int64_t ranks = 1; ranks <= 8; ++ranks) {
+    EngineOptions options;
+    options.layout.ranks = ranks;
+    ExpectSame(options);
+  }
+}
+
+TEST_F(GreedyTokens, EveryCutOfTheVocabulary) {
+  for (const int64_t ranks : {2, 3, 5, 7}) {
+    for (const std::string& cut : plan::LegalCuts(model_.geometry, "vocab", ranks)) {
+      EngineOptions options;
+      options.layout.ranks = ranks;
+      options.layout.cuts["vocab"] = cut;
+      ExpectSame(options);
+    }
+  }
+}
+
+TEST_F(GreedyTokens, PaddedVocabulary) {
+  EngineOptions options;
+  options.layout.ranks = 3;
+  options.layout.pad_to = 7;
+  ExpectSame(options);
+}
+
+TEST_F(GreedyTokens, StagesSharesOfSequencesAndReplicas) {
+  for (const plan::SequenceSplit split : {plan::SequenceSplit::kContiguous, plan::SequenceSplit::kZigzag}) {
+    EngineOptions options;
+    options.layout.ranks = 2;
+    options.layout.context = 3;
+    options.layout.context_split = split;
+    options.layout.context_stretch = 4;
+    ExpectSame(options);
+  }
+  EngineOptions options;
+  options.layout.ranks = 2;
+  options.layout.stages = 2;
+  options.layout.replicas = 2;
+  options.prefill_chunk = 7;
+  ExpectSame(options);
+}
+
+TEST_F(GreedyTokens, RanksAsProcesses) {
+  EngineOptions options;
+  options.layout.ranks = 3;
+  options.launch = engine::Launch::kProcesses;
+  ExpectSame(options);
+}
+
+// What is recorded is recorded whole.
+TEST_F(GreedyTokens, AreFoundInLogitsWhereTheseAreRecorded) {
+  EngineOptions options;
+  options.proof.level = record::Level::kDigest;
+  const TempDir dir;
+  options.proof.dir = dir.Path() + "/run";
+  const auto started = engine::Engine::Start(model_, options, {});
+  ASSERT_TRUE(started.ok()) << started.error().message;
+  engine::Engine& engine = **started;
+  ASSERT_TRUE(engine.Submit({SeqId{0}, prompts_[1], 2, 0, LogitsMode::kGreedy}).ok());
+  int seen = 0;
+  Result<bool> more = true;
+  while (more.ok() && *more) {
+    more = engine.Step([&](const sched::Span&, const engine::SpanOutput& output, bool wanted) {
+      EXPECT_TRUE(wanted);
+      EXPECT_FALSE(output.greedy.has_value());
+      const TokenId token = sampling::Greatest(output.logits);
+      EXPECT_EQ(token, whole_[1][static_cast<size_t>(seen++)]);
+      return Result<std::optional<TokenId>>(token);
+    });
+  }
+  EXPECT_TRUE(more.ok());
+  EXPECT_EQ(seen, 2);
+}
+
+}  // namespace
+}  // namespace trivet
