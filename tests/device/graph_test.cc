@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <vector>
 
 #include "device/buffer.h"
@@ -61,22 +60,6 @@ TEST(ReplayClock, GivesTheTimesBetweenLaunches) {
     }
   }
   EXPECT_TRUE(clock.Take().empty());
-}
-
-// Copies to the host that pass through the device's own memory, and those that are too long for it.
-TEST(Device, DownloadsOfAnyLength) {
-  const Result<Device> device = Device::Open(Backend::kCuda, 0);
-  if (!device.ok()) GTEST_SKIP() << device.error().message;
-  constexpr int64_t kMost = 1 << 20;
-  Buffer buffer = std::move(Buffer::Make(*device, kMost, "test")).value();
-  std::vector<std::byte> values(kMost);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
-  device->Upload(buffer.data(), values.data(), kMost);
-  for (const int64_t bytes : {int64_t{1}, int64_t{4}, int64_t{1} << 18, (int64_t{1} << 18) + 1, kMost}) {
-    std::vector<std::byte> back(static_cast<size_t>(bytes));
-    device->Download(back.data(), buffer.data(), bytes);
-    EXPECT_TRUE(std::equal(back.begin(), back.end(), values.begin())) << bytes;
-  }
 }
 
 TEST(Graph, AnEmptyOneHasRecordedNothing) {
