@@ -153,20 +153,28 @@ Status TimeNorms(const Flags& flags, const GroupRank& rank) {
   const int64_t n = flags.norm;
   TRY_ASSIGN(const kernels::Kernels chosen, kernels::SelectKernels(engine::TargetOf(rank.device), {}));
   TRY_ASSIGN(device::Buffer sums, device::Buffer::Make(rank.device, kMostRows * n * 8, "sums"));
+  TRY_ASSIGN(device::Buffer floats, device::Buffer::Make(rank.device, kMostRows * n * 4, "sums"));
   TRY_ASSIGN(device::Buffer rows, device::Buffer::Make(rank.device, (2 * kMostRows + 1) * n * 4, "rows"));
   if (rank.device.backend() == Backend::kCpu) {
     std::fill_n(sums.data(), sums.bytes(), std::byte{0});
+    std::fill_n(floats.data(), floats.bytes(), std::byte{0});
     std::fill_n(rows.data(), rows.bytes(), std::byte{0});
   }
   kernels::AddNorm::Args args;
   args.x = rows.As<float>().data(), args.y = args.x + kMostRows * n, args.weight = args.y + kMostRows * n;
   args.n = n, args.eps = 1e-6F;
-  if constexpr (std::is_same_v<T, int64_t>) args.sums_fixed = sums.As<T>().data();
-  if constexpr (std::is_same_v<T, float>) args.sums_fast = sums.As<T>().data();
+  args.sums_fixed = sums.As<int64_t>().data();
+  args.sums_fast = std::is_same_v<T, float> ? floats.As<float>().data() : nullptr;
+  device::Buffer& message = std::is_same_v<T, float> ? floats : sums;
   for (args.end = 1; args.end <= kMostRows; ++args.end) {
     TRY_ASSIGN(const Times apart, TimesOf(rank, kCalls, [&]() -> Status {
-                 TRY(rank.comm.AllReduce(sums.As<T>().first(static_cast<size_t>(args.end * n))));
-                 chosen.add_norm->run(args);
+                 kernels::AddNorm::Args norm = args;
+                 if (args.sums_fast != nullptr) {
+                   chosen.round_sums->run({args.sums_fixed, args.sums_fast, 0, args.end * n});
+                   norm.sums_fixed = nullptr;
+                 }
+                 TRY(rank.comm.AllReduce(message.As<T>().first(static_cast<size_t>(args.end * n))));
+                 chosen.add_norm->run(norm);
                  return {};
                }));
     std::optional<Times> joined;

@@ -199,8 +199,8 @@ Status Communicator::ReduceCompressed(std::span<float> values) {
 }
 
 bool Communicator::JoinsNorm(const kernels::AddNorm::Args& args) const {
-  if (peer_ == nullptr || args.begin != 0) return false;
-  const bool fixed = args.sums_fixed != nullptr;
+  if (peer_ == nullptr || args.begin != 0 || args.sums_fixed == nullptr) return false;
+  const bool fixed = args.sums_fast == nullptr;
   if (compressed_ && !fixed) return false;
   const int64_t part_bytes = fixed ? sizeof(int64_t) : sizeof(float), bytes = args.end * args.n * part_bytes;
   const Algorithm form = fixed ? Choose<int64_t>(bytes) : Choose<float>(bytes);
@@ -210,7 +210,7 @@ bool Communicator::JoinsNorm(const kernels::AddNorm::Args& args) const {
 Status Communicator::AllReduceAddNorm(const kernels::AddNorm::Args& args) {
   CHECK(JoinsNorm(args));
   const Timer timer(this);
-  last_ = args.sums_fixed != nullptr ? FactsOf<int64_t>() : FactsOf<float>();
+  last_ = args.sums_fast == nullptr ? FactsOf<int64_t>() : FactsOf<float>();
   if (group_->aborted()) return group_->AbortError();
   last_.configured = last_.actual = AlgorithmName(Algorithm::kOneShot);
   peer_->SumAddNorm(args);

@@ -116,10 +116,11 @@ class Communicator {
   Status AllReduce(std::span<uint32_t> values);
 
   /// Whether AllReduceAddNorm makes that sum and norm in one kernel: between GPUs, of as few rows as decoding has.
+  ///   args  sums_fixed, and memory for sums_fast where ranks add floats
   bool JoinsNorm(const kernels::AddNorm::Args& args) const;
-  /// AllReduce of the sums in `args`, rows [0, args.end), and AddNorm after it, where JoinsNorm; the bytes are those of
-  /// one after the other.
-  /// Errors:  kPeer.
+  /// AllReduce of sums_fixed, rows [0, args.end), and AddNorm after it, where JoinsNorm; where sums_fast is given, too,
+  /// RoundSums into it, its AllReduce and AddNorm of it. The bytes are those of one after the other; what sums_fast
+  /// then holds is not said. Errors:  kPeer.
   Status AllReduceAddNorm(const kernels::AddNorm::Args& args);
 
   /// Gathers column ranges of a matrix on rank 0.

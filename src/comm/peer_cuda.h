@@ -32,8 +32,9 @@ void TwoShot(const Peers& peers, int64_t blocks, T* values, const Shares& shares
 
 /// Of a sum that goes into a norm: blocks that share a row, which are a cluster, and the longest row.
 inline constexpr int64_t kNormBlocks = 8, kNormLongest = 16384;
-/// Adds args.sums_* up over ranks by packets, then does what AddNorm does, for rows [0, args.end): kNormBlocks blocks a
-/// row, at most kPacketWords * 8 bytes of sums, rows of whole words. Needs compute capability 9.0.
+/// Adds args.sums_fixed up over ranks by packets, as Communicator::AllReduceAddNorm says, then does what AddNorm does,
+/// for rows [0, args.end): kNormBlocks blocks a row, at most kPacketWords * 8 bytes of sums, rows of whole words. Needs
+/// compute capability 9.0.
 void SumAddNorm(const Peers& peers, const kernels::AddNorm::Args& args);
 
 /// values = their sum over ranks, each part as wht6.h has it; whole groups, whose packed bytes are at most

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #include "comm/peer_call.cuh"
 #include "comm/peer_cuda.h"
@@ -27,6 +28,23 @@ static_assert(kHeld * kMostThreads * kNormBlocks >= kNormLongest);
 __device__ float FloatOf(int64_t sum) { return kernels::FromGrid(sum); }
 __device__ float FloatOf(float sum) { return sum; }
 
+// A word of what this rank sends: its sums as they stand, or rounded to float32.
+template <class T>
+__device__ uint64_t WordOf(const int64_t* sums, int64_t word) {
+  using Word = Values<T, uint64_t>;
+  Word parts(0);
+#pragma unroll
+  for (int v = 0; v < Word::kCount; ++v) {
+    const int64_t sum = sums[word * Word::kCount + v];
+    if constexpr (std::is_same_v<T, float>) {
+      parts.value[v] = kernels::FromGrid(sum);
+    } else {
+      parts.value[v] = sum;
+    }
+  }
+  return parts.unit;
+}
+
 // A row's words as the blocks of a cluster share them out: every block has two lanes of the sum of squares, so that a
 // lane's chain of additions never leaves a block.
 template <class T>
@@ -42,9 +60,12 @@ struct RowWords {
 };
 
 // Sends the words of a row that stand side by side in this block's part.
-__device__ void PushRow(const Call& call, const uint64_t* row, int64_t first, int64_t words) {
+template <class T>
+__device__ void PushRow(const Call& call, const int64_t* row, int64_t first, int64_t words) {
   const Share part = ShareOf(words, kNormBlocks, blockIdx.z);
-  for (int64_t i = part.begin + threadIdx.x; i < part.end; i += blockDim.x) PushPackets(call, first + i, row[i]);
+  for (int64_t i = part.begin + threadIdx.x; i < part.end; i += blockDim.x) {
+    PushPackets(call, first + i, WordOf<T>(row, i));
+  }
 }
 
 // The sum of this block's two lanes goes to all blocks of the cluster; every thread gets the total.
@@ -70,10 +91,10 @@ __device__ float ClusterSquares(const float* squares, float* lanes, int n) {
   return total;
 }
 
-// Blocks (row, 0, part of the row). No thread leaves before the cluster has met: others write to its block's memory.
+// Blocks (row, 0, part of the row), for parts that travel as T. No thread leaves before the cluster has met: others
+// write to its block's memory.
 template <class T>
-__global__ void __launch_bounds__(kMostThreads)
-    SumAddNormKernel(const Peers peers, const kernels::AddNorm::Args args, T* sums) {
+__global__ void __launch_bounds__(kMostThreads) SumAddNormKernel(const Peers peers, const kernels::AddNorm::Args args) {
   using Words = RowWords<T>;
   using Word = Values<T, uint64_t>;
   __shared__ __align__(16) float squares[kBlockLanes * kStride];
@@ -96,15 +117,15 @@ __global__ void __launch_bounds__(kMostThreads)
 
   const Call call(peers, blockIdx.x * kNormBlocks + blockIdx.z, gridDim.x * kNormBlocks);
   const int64_t first = int64_t{blockIdx.x} * words, at = int64_t{blockIdx.x} * n;
-  uint64_t* row = reinterpret_cast<uint64_t*>(sums) + first;
+  int64_t* row = args.sums_fixed + at;
   bool come = *call.given_up() == 0;
-  if (come) PushRow(call, row, first, words);
+  if (come) PushRow<T>(call, row, first, words);
 #pragma unroll
   for (int j = 0; j < kHeld; ++j) {
     const int word = word_of(j);
     if (word >= words) continue;
     Word sum(0);
-    come = come && SumPackets<T>(call, first + word, row[word], &sum);
+    come = come && SumPackets<T>(call, first + word, WordOf<T>(row, word), &sum);
     for (int v = 0; v < Words::kValues; ++v) {
       const int i = word * Words::kValues + v;
       x[j][v] = args.x[at + i] + FloatOf(sum.value[v]);
@@ -119,9 +140,9 @@ __global__ void __launch_bounds__(kMostThreads)
   for (int j = 0; j < kHeld; ++j) {
     const int word = word_of(j);
     if (word >= words || !come) continue;
-    row[word] = 0;  // all blocks have sent what they read of it
     for (int v = 0; v < Words::kValues; ++v) {
       const int64_t i = at + word * Words::kValues + v;
+      args.sums_fixed[i] = 0;  // all blocks have sent what they read of it
       args.x[i] = x[j][v];
       args.y[i] = x[j][v] * inverse * (args.offset + weight[j][v]);
     }
@@ -130,20 +151,20 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <class T>
-void Start(const Peers& peers, const kernels::AddNorm::Args& args, T* sums) {
+void Start(const Peers& peers, const kernels::AddNorm::Args& args) {
   const int64_t items = RowWords<T>::Items(args.n);
   const int64_t threads = std::min<int64_t>(kernels::CeilDiv(items, kernels::kWarp) * kernels::kWarp, kMostThreads);
   kernels::StartKernel(
       {dim3(static_cast<unsigned>(args.end), 1, kNormBlocks), static_cast<unsigned>(threads), 0, kNormBlocks},
-      SumAddNormKernel<T>, peers, args, sums);
+      SumAddNormKernel<T>, peers, args);
   kernels::CheckLaunch("all-reduce with norm");
 }
 
 }  // namespace
 
 void SumAddNorm(const Peers& peers, const kernels::AddNorm::Args& args) {
-  if (args.sums_fixed != nullptr) return Start(peers, args, args.sums_fixed);
-  Start(peers, args, args.sums_fast);
+  if (args.sums_fast == nullptr) return Start<int64_t>(peers, args);
+  Start<float>(peers, args);
 }
 
 }  // namespace trivet::comm::cuda

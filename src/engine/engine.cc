@@ -240,9 +240,10 @@ Status Engine::CheckRange() const {
                      "damaged or not of this family");
   }
   if ((flags & kernels::kSaturated) != 0 && options_.strict) {
-    return MakeError(Code::kInvalid, fmt::format("sums: expected parts below {} in magnitude, found a larger one; use "
-                                                 "--numerics fast, or run without --strict",
-                                                 kernels::kLeafLimit));
+    return MakeError(
+        Code::kInvalid,
+        fmt::format("sums: expected parts below {} in magnitude, found a larger one; {}run without --strict",
+                    kernels::kLeafLimit, options_.backend == Backend::kCpu ? "use --numerics fast, or " : ""));
   }
   return {};
 }

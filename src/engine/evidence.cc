@@ -38,12 +38,13 @@ std::pair<int64_t, int64_t> RangeOf(const plan::WidthShard& width) { return {wid
 
 }  // namespace
 
-std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kernels, int64_t level,
+std::string ContractId(kernels::Numerics numerics, Backend backend, const kernels::Kernels& kernels, int64_t level,
                        cache::KvDtype kv_dtype) {
   const bool matrix = kernels.gemm->contract == kernels::Contract::kMatrix ||
                       kernels.expert_gemm->contract == kernels::Contract::kMatrix;
-  return fmt::format("{}/leaf256-head-width128/{}/kv64{}/gdn-recurrent/f32-mx22",
-                     numerics == kernels::Numerics::kExact ? "trivet.exact.v1/g30" : "trivet.fast.v1",
+  const bool grid = kernels::WithinRank(numerics, backend) == kernels::Numerics::kExact;
+  return fmt::format("trivet.{}.v1{}/leaf256-head-width128/{}/kv64{}/gdn-recurrent/f32-mx22",
+                     numerics == kernels::Numerics::kExact ? "exact" : "fast", grid ? "/g30" : "",
                      matrix ? fmt::format("mma16x3-sm{}", level) : "chain",
                      kv_dtype == cache::KvDtype::kE4M3 ? "-e4m3" : "");
 }

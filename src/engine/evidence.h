@@ -32,7 +32,7 @@ struct ProofOptions {
 
 /// The name of the arithmetic: runs under different ones must not be compared (docs/numerics.md).
 ///   kernels  the rows that run;  level: of their device, as device::Device::level
-std::string ContractId(kernels::Numerics numerics, const kernels::Kernels& kernels, int64_t level,
+std::string ContractId(kernels::Numerics numerics, Backend backend, const kernels::Kernels& kernels, int64_t level,
                        cache::KvDtype kv_dtype);
 
 /// How experts are spread over the ranks of a layout. Where every rank holds all of them, there is one group.

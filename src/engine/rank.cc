@@ -136,10 +136,22 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   const auto in_stage = [this](int64_t pp) { return layout_.RankAt({place_.tp, place_.cp, pp, place_.dp}); };
   const int64_t before = shard_.stage.first() ? rank : in_stage(place_.pp - 1);
   const int64_t after = shard_.stage.last ? rank : in_stage(place_.pp + 1);
-  const model::Runtime runtime{
-      geometry, layout_,    shard_,       kernels_,       options_.numerics,
-      device_,  tables_,    comms_.stage, comms_.context, {world, before, after, RoundsHandedRows()},
-      pool_,    workspace_, caches_,      log_.get(),     forced_.get()};
+  const model::Runtime runtime{geometry,
+                               layout_,
+                               shard_,
+                               kernels_,
+                               kernels::WithinRank(options_.numerics, options_.backend),
+                               options_.numerics == kernels::Numerics::kFast,
+                               device_,
+                               tables_,
+                               comms_.stage,
+                               comms_.context,
+                               {world, before, after, RoundsHandedRows()},
+                               pool_,
+                               workspace_,
+                               caches_,
+                               log_.get(),
+                               forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   if (options_.time_replays && device_.backend() == Backend::kCuda && rank == 0) model_->TimeReplays();
   if (options_.compress_sums) comms_.stage.Compress();

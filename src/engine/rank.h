@@ -101,7 +101,7 @@ class RankWorker {
   int threads() const { return pool_.size(); }
   /// The name of the arithmetic of the rows that run.
   std::string Contract() const {
-    return ContractId(options_.numerics, kernels_, device_.level(), kv_dtype()) +
+    return ContractId(options_.numerics, options_.backend, kernels_, device_.level(), kv_dtype()) +
            (options_.compress_sums ? "/wht6" : "");
   }
   cache::KvDtype kv_dtype() const { return caches_.kv_dtype(); }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "base/backend.h"
+
 namespace trivet::kernels {
 
 /// How sums over K and over ranks are made.
@@ -13,6 +15,12 @@ enum class Numerics {
   kExact,  // leaves on the integer grid: the same bits for every layout
   kFast,   // float32, leaves and ranks in ascending order: the same bits for the same layout
 };
+
+/// How one rank adds leaves. On a GPU blocks share the leaves of a sum, which integers alone allow in any order: there
+/// floats are what ranks add up.
+constexpr Numerics WithinRank(Numerics numerics, Backend backend) {
+  return backend == Backend::kCpu ? numerics : Numerics::kExact;
+}
 
 /// Grid exponent g: one step is 2^-30, so rounding a leaf costs at most 2^-31 = 4.7e-10.
 inline constexpr int kGridBits = 30;

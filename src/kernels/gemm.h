@@ -18,7 +18,8 @@ namespace trivet::kernels {
 ///           float32, times (scale of the weights * factor of the activations)
 ///   part  = leaf, or row_scale[m] * leaf (rounded to float32)
 ///   exact: total = sum of ToGrid(part) over leaves;  y = FromGrid(total), or sums_fixed += total
-///   fast:  total = float32 sum of leaves, ascending;  y = total, or sums_fast += row_scale[m] * total
+///   fast:  total = float32 sum of leaves, ascending;  y = total, or sums_fast += row_scale[m] * total; rows of a
+///          processor alone (WithinRank)
 /// A row's bits depend on nothing but the row and the matrix: not on m, M, N, the tile or the range of tiles.
 ///   x           [*, K] float32, row stride x_stride
 ///   x_rows      [M] row of x that m reads; null: m itself

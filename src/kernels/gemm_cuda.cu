@@ -34,6 +34,7 @@ bool GoesByMatrix(Contract contract, const PackedMatrix& w) {
 
 template <Contract kContract>
 void GemmCuda(const Gemm::Args& args) {
+  CHECK(args.numerics == Numerics::kExact);
   Gemm::Args whole = args;
   whole.tile_end = std::min(args.tile_end, args.w->tiles());
   if (whole.tile_begin >= whole.tile_end || args.m == 0) return;
@@ -47,6 +48,7 @@ void GemmCuda(const Gemm::Args& args) {
 
 template <Contract kContract>
 void ExpertGemmCuda(const ExpertGemm::Args& args) {
+  CHECK(args.numerics == Numerics::kExact);
   const auto some = std::find_if(args.w.begin(), args.w.end(), [](const PackedMatrix& w) { return w.n > 0; });
   if (some == args.w.end() || args.pairs == 0) return;
   int64_t tiles = 0;

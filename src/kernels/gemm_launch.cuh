@@ -48,11 +48,10 @@ struct TileLaunch {
   }
 };
 
-/// The launch for `rows` groups of kRows rows and `tiles` tiles of `w`. Only exact sums can be shared by blocks or
-/// warps.
+/// The launch for `rows` groups of kRows rows and `tiles` tiles of `w`.
 template <class Way, int kRows>
-TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool exact, bool in_place) {
-  const bool shareable = exact && (in_place || IsHopperOrLater());
+TileLaunch TileLaunchOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_place) {
+  const bool shareable = in_place || IsHopperOrLater();
   const Sharing sharing = shareable ? SharingOf<Way, kRows>(w, rows, tiles, in_place) : Sharing{};
   const int64_t blocks = CeilDiv(tiles * sharing.ways, +Way::kWarps);
   return {dim3(static_cast<unsigned>(rows), static_cast<unsigned>(blocks), static_cast<unsigned>(sharing.splits)),
@@ -66,8 +65,7 @@ inline bool RowsAreAligned(const float* x, int64_t stride) {
 
 /// What the blocks of a grid as TileLaunchOf makes it multiply, with a tile for kWays of their warps.
 template <class Way, int kWays>
-__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, bool exact,
-                                 bool in_place) {
+__device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int64_t tile_end, bool in_place) {
   using Reader = ChunkReader<Way::kFormat>;
   const int leaves = static_cast<int>(CeilDiv(w.k, w.leaf)), split = static_cast<int>(blockIdx.z);
   const int splits = static_cast<int>(gridDim.z);
@@ -76,7 +74,6 @@ __device__ TileProduct ProductOf(const PackedMatrix& w, int64_t tile_begin, int6
   product.tile_end = tile_end;
   product.leaf_begin = leaves * split / splits;
   product.leaf_end = leaves * (split + 1) / splits;
-  product.exact = exact;
   product.whole_chunks = w.leaf % Reader::kColumns == 0 && w.phase % Reader::kColumns == 0;
   product.cluster = splits > 1 && !in_place;
   return product;
@@ -121,17 +118,15 @@ template <class Way, int kRows, int kWays>
 __global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(kRows))
     GemmKernel(const Gemm::Args args, const PackedMatrix w) {
   LetNextBegin();
-  const TileProduct product =
-      ProductOf<Way, kWays>(w, args.tile_begin, args.tile_end, args.numerics == Numerics::kExact, args.y == nullptr);
-  Way::template Multiply<kRows, kWays>(product, RowsOfBlock(args, kRows),
-                                       {args.y, args.sums_fixed, args.sums_fast, args.flags});
+  const TileProduct product = ProductOf<Way, kWays>(w, args.tile_begin, args.tile_end, args.y == nullptr);
+  Way::template Multiply<kRows, kWays>(product, RowsOfBlock(args, kRows), {args.y, args.sums_fixed, args.flags});
 }
 
 /// Launches with kRows rows a block.
 template <class Way, int kRows>
 void LaunchRows(const Gemm::Args& args) {
-  const TileLaunch launch = TileLaunchOf<Way, kRows>(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin,
-                                                     args.numerics == Numerics::kExact, args.y == nullptr);
+  const TileLaunch launch =
+      TileLaunchOf<Way, kRows>(*args.w, CeilDiv(args.m, kRows), args.tile_end - args.tile_begin, args.y == nullptr);
   if (launch.ways == 1) return launch.Run(GemmKernel<Way, kRows, 1>, args, *args.w);
   launch.Run(GemmKernel<Way, kRows, Way::MostWays(kRows)>, args, *args.w);
 }
@@ -175,7 +170,6 @@ __device__ PanelProduct PlainRows(const Gemm::Args& args, const PackedMatrix& w,
   product.tile = args.tile_begin;
   product.tile_end = args.tile_end;
   product.rows = static_cast<int>(std::min<int64_t>(kRows, args.m - first));
-  product.exact = args.numerics == Numerics::kExact;
   product.scaled = args.row_scale != nullptr;
   if (thread < kRows) {
     const int64_t m = first + min(thread, product.rows - 1);
@@ -196,7 +190,6 @@ __device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared,
   product.tile = args.tile_begin;
   product.tile_end = std::min(args.tile_end, CeilDiv(product.w.n, kTileRows));
   product.rows = min(kRows, args.offsets[found.x + 1] - found.y);
-  product.exact = args.numerics == Numerics::kExact;
   product.scaled = args.y == nullptr;
   if (thread < kRows) {
     const int64_t position = found.y + min(thread, product.rows - 1), pair = args.order[position];
@@ -238,9 +231,8 @@ __global__ void __launch_bounds__(Way::kThreads, Way::kResident) PanelKernel(con
   product.tile += static_cast<int64_t>(blockIdx.y) * Way::kTiles;
   if (product.tile >= product.tile_end) return;
   __syncthreads();
-  const TileOutput out =
-      plain ? TileOutput{job.gemm.y, job.gemm.sums_fixed, job.gemm.sums_fast, job.gemm.flags}
-            : TileOutput{job.experts.y, job.experts.sums_fixed, job.experts.sums_fast, job.experts.flags};
+  const TileOutput out = plain ? TileOutput{job.gemm.y, job.gemm.sums_fixed, job.gemm.flags}
+                               : TileOutput{job.experts.y, job.experts.sums_fixed, job.experts.flags};
   Way::Multiply(product, shared, out);
 }
 
@@ -267,15 +259,17 @@ void LaunchPanels(const ExpertGemm::Args& args, int64_t tiles) {
   LaunchPanels<Way>({{}, {}, args}, args.pairs / Way::Shared::kRows + slots, tiles);
 }
 
-/// The product of the pair at position `i` with a block's tiles of its expert; every block of a cluster takes part.
+/// One position a block, with some tiles of its expert; every block of a cluster takes part.
 template <class Way, int kWays>
-__device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
+__global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGemmKernel(const ExpertGemm::Args args) {
+  BeginKernel();
+  const int64_t i = blockIdx.x;
   const int32_t slot = args.slot_at[i];
   if (slot < 0) return;
   const PackedMatrix w = args.w_device[slot];
   const bool sums = args.y == nullptr;
   const int64_t end = std::min(args.tile_end, CeilDiv(w.n, kTileRows));
-  const TileProduct product = ProductOf<Way, kWays>(w, args.tile_begin, end, args.numerics == Numerics::kExact, sums);
+  const TileProduct product = ProductOf<Way, kWays>(w, args.tile_begin, end, sums);
   if (product.tile >= product.tile_end) return;
   const int32_t pair = args.order[i];
   const int64_t token = pair / args.top_k;
@@ -289,31 +283,13 @@ __device__ void MultiplyPair(const ExpertGemm::Args& args, int64_t i) {
   row.y_rows = nullptr;
   row.y_first = sums ? token : i;
   row.y_stride = args.y_stride;
-  Way::template Multiply<1, kWays>(product, row, {args.y, args.sums_fixed, args.sums_fast, args.flags});
-}
-
-/// One position a block; of float sums, one token, its positions in ascending order.
-template <class Way, int kWays>
-__global__ void __launch_bounds__(Way::kWarps* kWarp, Way::Resident(1)) ExpertGemmKernel(const ExpertGemm::Args args) {
-  BeginKernel();
-  const int64_t row = blockIdx.x;
-  if (args.sums_fast == nullptr) {
-    MultiplyPair<Way, kWays>(args, row);
-    return;
-  }
-  for (int64_t i = 0; i < args.pairs; ++i) {
-    if (args.order[i] / args.top_k != row) continue;
-    MultiplyPair<Way, kWays>(args, i);
-    __syncthreads();
-  }
+  Way::template Multiply<1, kWays>(product, row, {args.y, args.sums_fixed, args.flags});
 }
 
 /// Launches a product of experts by positions, `some` of whose matrices is given.
 template <class Way>
 void LaunchPairs(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t tiles) {
-  const int64_t rows = args.sums_fast != nullptr ? args.pairs / args.top_k : args.pairs;
-  const TileLaunch launch =
-      TileLaunchOf<Way, 1>(some, rows, tiles, args.numerics == Numerics::kExact, args.y == nullptr);
+  const TileLaunch launch = TileLaunchOf<Way, 1>(some, args.pairs, tiles, args.y == nullptr);
   if (launch.ways == 1) return launch.Run(ExpertGemmKernel<Way, 1>, args);
   launch.Run(ExpertGemmKernel<Way, Way::MostWays(1)>, args);
 }
@@ -321,7 +297,7 @@ void LaunchPairs(const ExpertGemm::Args& args, const PackedMatrix& some, int64_t
 /// Whether the experts' positions fill panels, and all matrices fit them.
 template <class Fits>
 bool ExpertsFillPanels(const ExpertGemm::Args& args, const Fits& fits) {
-  return args.sums_fast == nullptr && args.pairs > 4 * static_cast<int64_t>(args.w.size()) &&
+  return args.pairs > 4 * static_cast<int64_t>(args.w.size()) &&
          std::all_of(args.w.begin(), args.w.end(), [&](const PackedMatrix& w) { return w.n == 0 || fits(w); });
 }
 

@@ -100,12 +100,12 @@ struct MatrixTotals {
   }
   static constexpr int ScaleOf(int v) { return kRows <= 4 ? 0 : v / 8 * 2 + v % 2; }
 
-  __device__ void EndLeaf(bool exact, LeafSums<kFormat, kRows>& sums) {
+  __device__ void EndLeaf(LeafSums<kFormat, kRows>& sums) {
     if constexpr (kRows == 1) {
-      AddLeaf(exact, scales[0], sums.OneValue(), &totals[0], &flags);
+      AddLeaf(scales[0], sums.OneValue(), &totals[0], &flags);
     } else {
 #pragma unroll
-      for (int v = 0; v < kRows; ++v) AddLeaf(exact, scales[ScaleOf(v)], sums.Value(v), &totals[v], &flags);
+      for (int v = 0; v < kRows; ++v) AddLeaf(scales[ScaleOf(v)], sums.Value(v), &totals[v], &flags);
     }
     sums = {};
   }
@@ -155,13 +155,13 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
         ring.LoadAhead(i);
         sums.Multiply(weights, shared.held, at + place + i);
         if (--left == 0) {
-          totals.EndLeaf(product.exact, sums);
+          totals.EndLeaf(sums);
           left = leaf;
         }
       }
     }
   }
-  if (left != leaf) totals.EndLeaf(product.exact, sums);
+  if (left != leaf) totals.EndLeaf(sums);
   const bool sole = kWays == 1 && !product.cluster;
   if (!sole) {
     __syncthreads();
@@ -181,9 +181,9 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
     const int row = Totals::RowOf(v);
     // Rows of a tile beyond the matrix hold zeros or the rest of a block: they raise nothing.
     const bool real = number < product.tile_end && n < product.w.n && row < rows.count;
-    if (real && writes) WriteTotal(out, product.exact, rows.Output(row) + n, rows.Scale(row), total);
+    if (real && writes) WriteTotal(out, rows.Output(row) + n, total);
   }
-  if (totals.flags != kInRange && product.exact && number < product.tile_end) {
+  if (totals.flags != kInRange && number < product.tile_end) {
     atomicOr(reinterpret_cast<uint32_t*>(out.flags), totals.flags);
   }
   if (product.cluster) SyncCluster();  // nobody leaves while others read

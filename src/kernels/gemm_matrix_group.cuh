@@ -269,7 +269,7 @@ struct GroupConsumer {
       const int row = RowOf(v);
       const int64_t n = number * kTileRows + OutputOf(v);
       if (row >= product.rows || n >= product.w.n || number >= product.tile_end) continue;
-      WriteTotal(out, product.exact, shared.outputs[row] + n, shared.scales[row], shared.totals[v][Thread()]);
+      WriteTotal(out, shared.outputs[row] + n, shared.totals[v][Thread()]);
     }
   }
 };

@@ -31,15 +31,14 @@ struct MatrixPanelShared {
 template <int kSums, class Shared, class RowOf, class Sum>
 __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared, int thread, const RowOf& row_of,
                                     const Sum& sum, uint32_t* flags) {
-  // Fast sums meet their scale when they are written.
-  if (product.scaled && product.exact) {
+  if (product.scaled) {
 #pragma unroll
     for (int v = 0; v < kSums; ++v) sum(v) *= shared.scales[row_of(v)];
   }
   float most = 0;
 #pragma unroll
   for (int v = 0; v < kSums; ++v) most = LargerOrNaN(most, std::fabs(sum(v)));
-  if (product.exact && __all_sync(kAllLanes, most <= kLeafLimit) != 0) {
+  if (__all_sync(kAllLanes, most <= kLeafLimit) != 0) {
 #pragma unroll
     for (int v = 0; v < kSums; ++v) shared.totals[v][thread] += ToGridInRange(sum(v));
   } else {
@@ -50,7 +49,7 @@ __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared,
 #pragma unroll 1
     for (int v = 0; v < kSums; ++v) {
       uint32_t met = kInRange;
-      AddLeaf(product.exact, 1.0F, copies[v], &shared.totals[v][thread], &met);
+      AddLeaf(1.0F, copies[v], &shared.totals[v][thread], &met);
       if (row_of(v) < product.rows) *flags |= met;
     }
   }
@@ -148,7 +147,7 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
     const int row = P::RowOf(v);
     const int64_t n = number * kTileRows + P::OutputOf(v);
     if (row >= product.rows || n >= product.w.n || number >= product.tile_end) continue;
-    WriteTotal(out, product.exact, shared.outputs[row] + n, shared.scales[row], shared.totals[v][P::Thread()]);
+    WriteTotal(out, shared.outputs[row] + n, shared.totals[v][P::Thread()]);
   }
 }
 

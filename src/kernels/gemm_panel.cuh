@@ -20,7 +20,7 @@ struct PanelShared {
   // Four more columns put the rows that two threads read at once into different banks.
   float x[kRows][kPanelColumns + 4];
   float w[kPanelColumns][kPanelOutputs];
-  int64_t totals[kRowsEach * 4][kPanelThreads];  // exact, or a float in it
+  int64_t totals[kRowsEach * 4][kPanelThreads];
   const float* rows[kRows];
   float scales[kRows];
   int64_t outputs[kRows];
@@ -32,7 +32,6 @@ struct PanelProduct {
   int64_t tile_bytes = 0;
   int64_t tile = 0, tile_end = 0;
   int rows = 0;
-  bool exact = true;
   bool scaled = false;  // rows have scales that are not all 1
 };
 
@@ -153,7 +152,7 @@ struct Panel {
       for (int i = 0; i < 4; ++i) {
         const int64_t n = product.tile * kTileRows + Column() + i;
         uint32_t met = kInRange;
-        AddLeaf(product.exact, shared.scales[row], sums[r][i], &shared.totals[r * 4 + i][Thread()], &met);
+        AddLeaf(shared.scales[row], sums[r][i], &shared.totals[r * 4 + i][Thread()], &met);
         if (row < product.rows && n < product.w.n && n < product.tile_end * kTileRows) flags |= met;
         sums[r][i] = 0;
       }
@@ -198,7 +197,7 @@ __device__ void MultiplyPanel(const PanelProduct& product, PanelShared<kRowsEach
     const int row = P::Row() + o / 4 * 16;
     const int64_t n = product.tile * kTileRows + P::Column() + o % 4;
     if (row >= product.rows || n >= product.w.n || n >= product.tile_end * kTileRows) continue;
-    WriteTotal(out, product.exact, shared.outputs[row] + n, shared.scales[row], shared.totals[o][P::Thread()]);
+    WriteTotal(out, shared.outputs[row] + n, shared.totals[o][P::Thread()]);
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The product of a few rows with tiles of weights, by one block: a warp has tiles of its own, a lane an output row of
 // each, and all warps walk the same leaves, whose columns of x stand in shared memory. Where several blocks share the
-// leaves of a tile, their exact sums meet at the end.
+// leaves of a tile, their sums, which are integers, meet at the end.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -13,11 +13,10 @@
 
 namespace trivet::kernels {
 
-/// Where sums go, as in Gemm::Args; exact sums may be added to by other blocks at the same time.
+/// Where sums go, as in Gemm::Args; other blocks may add to them at the same time.
 struct TileOutput {
   float* y;
   int64_t* sums_fixed;
-  float* sums_fast;
   std::atomic<uint32_t>* flags;
 };
 
@@ -28,7 +27,6 @@ struct TileProduct {
   int64_t tile;      // the block's first
   int64_t tile_end;  // tiles from here on are not written
   int leaf_begin, leaf_end;
-  bool exact;
   bool whole_chunks;  // leaves are chunks of columns
   bool cluster;       // the blocks of a cluster share the leaves, and their sums are one output
 };
@@ -65,9 +63,6 @@ struct TileShared {
   float x[kRows][kColumns];
 };
 
-/// A sum over leaves, exact or fast, in one word: the bits of a float where it is fast.
-__device__ inline float FastOf(int64_t total) { return __int_as_float(static_cast<int>(total)); }
-
 /// The larger one; a NaN where one is.
 __device__ inline float LargerOrNaN(float a, float b) {
   float larger = 0;
@@ -82,22 +77,16 @@ __device__ inline int64_t ToGridInRange(float leaf) {
 }
 
 /// Adds a leaf's sum to a total.
-__device__ inline void AddLeaf(bool exact, float scale, float leaf, int64_t* total, uint32_t* flags) {
-  if (exact) {
-    *total += ToGrid(scale * leaf, flags);
-  } else {
-    *total = __float_as_int(FastOf(*total) + leaf);
-  }
+__device__ inline void AddLeaf(float scale, float leaf, int64_t* total, uint32_t* flags) {
+  *total += ToGrid(scale * leaf, flags);
 }
 
-/// Writes the total of one output; `at` is its place, `scale` that of its row.
-__device__ inline void WriteTotal(const TileOutput& out, bool exact, int64_t at, float scale, int64_t total) {
+/// Writes the total of one output; `at` is its place.
+__device__ inline void WriteTotal(const TileOutput& out, int64_t at, int64_t total) {
   if (out.y != nullptr) {
-    out.y[at] = exact ? FromGrid(total) : FastOf(total);
-  } else if (exact) {
-    atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
+    out.y[at] = FromGrid(total);
   } else {
-    out.sums_fast[at] += scale * FastOf(total);
+    atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
   }
 }
 
@@ -135,8 +124,8 @@ struct LeafChains {
     }
 #pragma unroll 1
     for (int i = 0; i < kRows; ++i) {
-      AddLeaf(product.exact, rows.Scale(i), shared.leaves[threadIdx.y][i][threadIdx.x],
-              &shared.totals[threadIdx.y][i][threadIdx.x], &flags);
+      AddLeaf(rows.Scale(i), shared.leaves[threadIdx.y][i][threadIdx.x], &shared.totals[threadIdx.y][i][threadIdx.x],
+              &flags);
     }
     left = static_cast<int>(product.w.leaf);
   }
@@ -282,9 +271,9 @@ __device__ void MultiplyTiles(const TileProduct& product, const TileRows& rows, 
   for (int i = 0; i < rows.count; ++i) {
     bool writes = true;
     const int64_t total = SharedTotal(shared, i, 1, product.cluster, &writes);
-    if (real && writes) WriteTotal(out, product.exact, rows.Output(i) + n, rows.Scale(i), total);
+    if (real && writes) WriteTotal(out, rows.Output(i) + n, total);
   }
-  if (chains.flags != kInRange && product.exact && real) {
+  if (chains.flags != kInRange && real) {
     atomicOr(reinterpret_cast<uint32_t*>(out.flags), chains.flags);
   }
   if (product.cluster) SyncCluster();  // nobody leaves while others read

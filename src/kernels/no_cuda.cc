@@ -20,6 +20,7 @@ std::span<const KernelRow<Rope>> Rope::CudaRows() { return {}; }
 std::span<const KernelRow<Route>> Route::CudaRows() { return {}; }
 std::span<const KernelRow<AddBias>> AddBias::CudaRows() { return {}; }
 std::span<const KernelRow<AddSums>> AddSums::CudaRows() { return {}; }
+std::span<const KernelRow<RoundSums>> RoundSums::CudaRows() { return {}; }
 std::span<const KernelRow<Map>> Map::CudaRows() { return {}; }
 std::span<const KernelRow<Argmax>> Argmax::CudaRows() { return {}; }
 std::span<const KernelRow<CopyRows>> CopyRows::CudaRows() { return {}; }

@@ -36,6 +36,7 @@ void RopeRef(const Rope::Args& args);
 void RouteRef(const Route::Args& args);
 void AddBiasRef(const AddBias::Args& args);
 void AddSumsRef(const AddSums::Args& args);
+void RoundSumsRef(const RoundSums::Args& args);
 void MapRef(const Map::Args& args);
 void CopyRowsRef(const CopyRows::Args& args);
 void ArgmaxRef(const Argmax::Args& args);

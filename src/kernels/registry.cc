@@ -17,7 +17,8 @@ void ForEach(Set& set, Visit visit) {
   visit(set.embed), visit(set.rms_norm), visit(set.add_norm), visit(set.l2_norm), visit(set.gated_norm);
   visit(set.gemm), visit(set.rope), visit(set.kv_write), visit(set.attention), visit(set.sigmoid_gate),
       visit(set.conv1d), visit(set.delta_net);
-  visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.map);
+  visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.round_sums),
+      visit(set.map);
   visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm), visit(set.argmax);
 }
 
@@ -100,6 +101,10 @@ std::span<const KernelRow<AddSums>> AddSums::Rows() {
   return kRows;
 }
 
+std::span<const KernelRow<RoundSums>> RoundSums::Rows() {
+  static constexpr KernelRow<RoundSums> kRows[] = {{"round_sums/ref", 0, RoundSumsRef}};
+  return kRows;
+}
 std::span<const KernelRow<Map>> Map::Rows() {
   static constexpr KernelRow<Map> kRows[] = {{"map/ref", 0, MapRef}};
   return kRows;

@@ -37,6 +37,7 @@ struct Kernels {
   const KernelRow<GatedAct>* gated_act = nullptr;
   const KernelRow<AddBias>* add_bias = nullptr;
   const KernelRow<AddSums>* add_sums = nullptr;
+  const KernelRow<RoundSums>* round_sums = nullptr;
   const KernelRow<Map>* map = nullptr;
   const KernelRow<CopyRows>* copy_rows = nullptr;
   const KernelRow<GroupPairs>* group_pairs = nullptr;

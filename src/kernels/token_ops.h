@@ -139,6 +139,20 @@ struct AddSums {
   static std::span<const KernelRow<AddSums>> CudaRows();
 };
 
+/// What a rank adds up with others where it has added on the grid and they add floats: y = FromGrid(sums), and zero in
+/// the place of every sum.
+///   sums, y  dense;  range: elements [begin, end)
+struct RoundSums {
+  struct Args {
+    int64_t* sums = nullptr;
+    float* y = nullptr;
+    int64_t begin = 0, end = 0;
+  };
+  static constexpr std::string_view kName = "round_sums";
+  static std::span<const KernelRow<RoundSums>> Rows();
+  static std::span<const KernelRow<RoundSums>> CudaRows();
+};
+
 /// A function of one value.
 enum class MapFunction {
   kScale,    // x * parameter

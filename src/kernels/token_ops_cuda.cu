@@ -85,6 +85,20 @@ void AddSumsCuda(const AddSums::Args& args) {
   CheckLaunch("add_sums/cuda");
 }
 
+__global__ void RoundSumsKernel(const RoundSums::Args args) {
+  BeginKernel();
+  const int64_t i = args.begin + GlobalThread();
+  if (i >= args.end) return;
+  args.y[i] = FromGrid(args.sums[i]);
+  args.sums[i] = 0;
+}
+
+void RoundSumsCuda(const RoundSums::Args& args) {
+  if (args.begin >= args.end) return;
+  StartKernel({BlocksFor(args.end - args.begin, kThreads), kThreads}, RoundSumsKernel, args);
+  CheckLaunch("round_sums/cuda");
+}
+
 __global__ void MapKernel(const Map::Args args) {
   BeginKernel();
   const int64_t i = args.begin + GlobalThread();
@@ -131,6 +145,10 @@ std::span<const KernelRow<AddBias>> AddBias::CudaRows() {
 }
 std::span<const KernelRow<AddSums>> AddSums::CudaRows() {
   static constexpr KernelRow<AddSums> kRows[] = {{"add_sums/cuda", kCudaTarget, AddSumsCuda}};
+  return kRows;
+}
+std::span<const KernelRow<RoundSums>> RoundSums::CudaRows() {
+  static constexpr KernelRow<RoundSums> kRows[] = {{"round_sums/cuda", kCudaTarget, RoundSumsCuda}};
   return kRows;
 }
 std::span<const KernelRow<Map>> Map::CudaRows() {

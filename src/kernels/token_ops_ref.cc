@@ -183,6 +183,13 @@ void AddSumsRef(const AddSums::Args& args) {
   }
 }
 
+void RoundSumsRef(const RoundSums::Args& args) {
+  for (int64_t i = args.begin; i < args.end; ++i) {
+    args.y[i] = FromGrid(args.sums[i]);
+    args.sums[i] = 0;
+  }
+}
+
 void MapRef(const Map::Args& args) {
   for (int64_t i = args.begin; i < args.end; ++i) {
     args.y[i] = Apply(args.function, args.parameter, args.x[i * args.x_stride]);

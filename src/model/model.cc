@@ -108,7 +108,7 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const plan::DeltaNetGeometry& delta = geometry.delta_net;
   const plan::MoeGeometry& moe = geometry.moe;
   // Per token, 4-byte words: the residual stream, its norm and a sum of 8 bytes; then the largest layer, of which
-  // mixers have rows of the whole step besides their own.
+  // mixers have rows of the whole step besides their own; or the end of a branch, with its sum as floats and normed.
   const int64_t stream = hidden * (1 + 1 + 2);
   const int64_t heads = shard.attention.q_heads, q = heads * attention.head_dim;
   const int64_t attn =
@@ -125,7 +125,7 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
   return StagedBytes(geometry, size) +
-         4 * (size.tokens * (stream + std::max({attn, gdn, mlp, hidden})) + head + slots) + 64 * 64;
+         4 * (size.tokens * (stream + std::max({attn, gdn, mlp, 2 * hidden})) + head + slots) + 64 * 64;
 }
 
 }  // namespace trivet::model

@@ -128,32 +128,37 @@ void Runtime::Clear(const Sums& sums) const {
 }
 
 Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const {
+  const device::Workspace::Frame frame(&workspace);
   const auto count = static_cast<int64_t>(x.size());
   const int64_t n = geometry.hidden;
-  int64_t* fixed = sums.fixed.empty() ? nullptr : sums.fixed.data();
-  float* fast = sums.fast.empty() ? nullptr : sums.fast.data();
-  const kernels::AddNorm::Args norm{x.data(),
-                                    fixed,
-                                    fast,
-                                    next.y.data(),
-                                    next.weight,
-                                    n,
-                                    static_cast<float>(geometry.norm_eps),
-                                    static_cast<float>(geometry.norm_offset),
-                                    0,
-                                    count / n};
+  const bool rounds = branch.partial && adds_floats && !sums.fixed.empty();
+  const std::span<float> fast = rounds ? workspace.Take<float>(count) : sums.fast;
+  kernels::AddNorm::Args norm{x.data(),
+                              sums.fixed.empty() ? nullptr : sums.fixed.data(),
+                              fast.empty() ? nullptr : fast.data(),
+                              next.y.data(),
+                              next.weight,
+                              n,
+                              static_cast<float>(geometry.norm_eps),
+                              static_cast<float>(geometry.norm_offset),
+                              0,
+                              count / n};
   const bool norm_follows = branch.norm == nullptr && next.weight != nullptr;
   const bool joined = branch.partial && norm_follows && comm.JoinsNorm(norm);
   if (joined) {
     TRY(comm.AllReduceAddNorm(norm));
   } else if (branch.partial) {
-    if (!sums.fixed.empty()) TRY(comm.AllReduce(sums.fixed));
-    if (!sums.fast.empty()) TRY(comm.AllReduce(sums.fast));
+    if (rounds) {
+      const kernels::RoundSums::Args round{sums.fixed.data(), fast.data()};
+      RunParallel(*kernels.round_sums, round, count, count * kElementWork);
+      norm.sums_fixed = nullptr;
+    }
+    TRY(norm.sums_fixed != nullptr ? comm.AllReduce(sums.fixed) : comm.AllReduce(fast));
   }
   if (norm_follows && !joined) {
     RunParallel(*kernels.add_norm, norm, count / n, 2 * count * kElementWork);
   } else if (!norm_follows) {
-    AddTotal(branch, {x.data(), fixed, fast}, x);
+    AddTotal(branch, {x.data(), norm.sums_fixed, norm.sums_fast}, x);
     if (next.weight != nullptr) {
       Norm(x, next.weight, next.y);
       Clear(sums);

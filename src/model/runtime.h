@@ -26,8 +26,8 @@
 
 namespace trivet::model {
 
-/// A sum over K that leaves and ranks still add to: [T, H], on the integer grid or, in fast mode, in float32. Exactly
-/// one of the two is not empty.
+/// A sum over K that leaves and ranks still add to: [T, H], on the integer grid or in float32, as the rank adds.
+/// Exactly one of the two is not empty.
 struct Sums {
   std::span<int64_t> fixed;
   std::span<float> fast;
@@ -74,7 +74,8 @@ struct Runtime {
   const plan::Layout& layout;
   const plan::RankShard& shard;
   const kernels::Kernels& kernels;
-  const kernels::Numerics numerics;
+  const kernels::Numerics numerics;  // of what a rank adds
+  const bool adds_floats;            // ranks add up float32, whatever each of them adds
   const device::Device& device;
   const Tables& tables;
   comm::Communicator& comm;     // of the ranks that cut a layer between them

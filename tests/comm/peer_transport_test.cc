@@ -170,8 +170,12 @@ TEST_F(PeerTransportTest, AMissingRankOfAWeightedSumIsNamed) {
   });
 }
 
+// What a rank gives in a call of the norm tests: magnitudes that two ranks do not cancel.
+int64_t GridTermOf(int64_t rank, int64_t call, int64_t i) {
+  return static_cast<int64_t>(TermOf(rank, call, i) * 4096.0F) * 31 + rank;
+}
+
 // Everything that AddNorm reads and writes, on one side.
-template <class T>
 struct NormCase {
   NormCase(int64_t rows, int64_t n, int64_t call) : x(Size(rows * n)), y(Size(rows * n), -1), weight(Size(n)) {
     for (size_t i = 0; i < x.size(); ++i) x[i] = TermOf(77, call, static_cast<int64_t>(i)) * 0x1p-10F;
@@ -179,16 +183,28 @@ struct NormCase {
   }
   static size_t Size(int64_t count) { return static_cast<size_t>(count); }
   std::vector<float> x, y, weight;
-  std::vector<T> sums;
 };
 
-template <class T>
-kernels::AddNorm::Args NormArgs(int64_t rows, int64_t n, float* x, T* sums, float* y, const float* weight) {
+kernels::AddNorm::Args NormArgs(int64_t rows, int64_t n, float* x, float* y, const float* weight) {
   kernels::AddNorm::Args args;
   args.x = x, args.y = y, args.weight = weight, args.n = n, args.eps = 1e-6F, args.offset = 1, args.end = rows;
-  if constexpr (std::is_same_v<T, int64_t>) args.sums_fixed = sums;
-  if constexpr (std::is_same_v<T, float>) args.sums_fast = sums;
   return args;
+}
+
+// What AddNorm takes when all ranks have added their parts, as integers or as the floats that theirs are.
+template <class T>
+std::vector<T> SumsOver(int64_t ranks, int64_t count, int64_t call) {
+  std::vector<T> sums;
+  for (int64_t i = 0; i < count; ++i) {
+    const auto part = [&](int64_t rank) {
+      const int64_t own = GridTermOf(rank, call, i);
+      return std::is_same_v<T, float> ? static_cast<T>(kernels::FromGrid(own)) : static_cast<T>(own);
+    };
+    T sum = part(0);
+    for (int64_t rank = 1; rank < ranks; ++rank) sum += part(rank);
+    sums.push_back(sum);
+  }
+  return sums;
 }
 
 template <class T>
@@ -204,32 +220,34 @@ struct NormPlace {
   std::vector<device::Graph> graphs;
 };
 
-// One call of `rows` rows of n, three times: by itself, recorded, repeated. Returns whether the group joins them.
+// One call of `rows` rows of n, three times: by itself, recorded, repeated; parts travel as T. Returns whether the
+// group joins them.
 template <class T>
 bool NormIsThatOfTheReference(NormPlace* place, int64_t rows, int64_t n, int64_t call) {
   Communicator* comm = place->comm;
   const Device& device = place->device;
-  NormCase<T> host(rows, n, call);
-  for (int64_t i = 0; i < rows * n; ++i) {
-    T sum = PartOf<T>(0, call, i);
-    for (int64_t rank = 1; rank < comm->size(); ++rank) sum += PartOf<T>(rank, call, i);
-    host.sums.push_back(sum);
-  }
-  kernels::AddNormRef(NormArgs(rows, n, host.x.data(), host.sums.data(), host.y.data(), host.weight.data()));
   const int64_t count = rows * n, floats = count * 4;
-  T* sums = place->buffer.As<T>().data();
+  NormCase host(rows, n, call);
+  std::vector<T> total = SumsOver<T>(comm->size(), count, call);
+  kernels::AddNorm::Args expected = NormArgs(rows, n, host.x.data(), host.y.data(), host.weight.data());
+  if constexpr (std::is_same_v<T, int64_t>) expected.sums_fixed = total.data();
+  if constexpr (std::is_same_v<T, float>) expected.sums_fast = total.data();
+  kernels::AddNormRef(expected);
+  auto* sums = place->buffer.As<int64_t>().data();
   float* x = place->buffer.As<float>().data() + count * 2;
-  float *y = x + count, *weight = y + count;
-  const kernels::AddNorm::Args args = NormArgs(rows, n, x, sums, y, weight);
+  float *y = x + count, *rounded = y + count, *weight = rounded + count;
+  kernels::AddNorm::Args args = NormArgs(rows, n, x, y, weight);
+  args.sums_fixed = sums;
+  args.sums_fast = std::is_same_v<T, float> ? rounded : nullptr;
   const bool joins = comm->JoinsNorm(args);
   for (int64_t round = 0; joins && round < 3; ++round) {
-    const NormCase<T> fresh(rows, n, call);
-    std::vector<T> own;
-    for (int64_t i = 0; i < count; ++i) own.push_back(PartOf<T>(comm->rank(), call, i));
+    const NormCase fresh(rows, n, call);
+    std::vector<int64_t> own;
+    for (int64_t i = 0; i < count; ++i) own.push_back(GridTermOf(comm->rank(), call, i));
     device.Upload(x, fresh.x.data(), floats);
     device.Upload(y, fresh.y.data(), floats);
     device.Upload(weight, fresh.weight.data(), n * 4);
-    device.Upload(sums, own.data(), count * static_cast<int64_t>(sizeof(T)));
+    device.Upload(sums, own.data(), count * 8);
     if (round == 1) {
       place->graphs.push_back(std::move(device::Graph::Record([&] { return comm->AllReduceAddNorm(args); })).value());
       EXPECT_TRUE(comm->Barrier().ok());
@@ -241,13 +259,13 @@ bool NormIsThatOfTheReference(NormPlace* place, int64_t rows, int64_t n, int64_t
     }
     const Status waited = comm->Wait();
     EXPECT_TRUE(waited.ok()) << waited.error().message;
-    NormCase<T> got(rows, n, call);
-    got.sums.resize(host.sums.size());
+    NormCase got(rows, n, call);
     device.Download(got.x.data(), x, floats);
     device.Download(got.y.data(), y, floats);
-    device.Download(got.sums.data(), sums, count * static_cast<int64_t>(sizeof(T)));
-    EXPECT_TRUE(SameBytes(got.x, host.x) && SameBytes(got.y, host.y) && SameBytes(got.sums, host.sums))
+    device.Download(own.data(), sums, count * 8);
+    EXPECT_TRUE(SameBytes(got.x, host.x) && SameBytes(got.y, host.y))
         << comm->size() << " ranks, " << rows << " rows of " << n << ", round " << round;
+    EXPECT_EQ(own, std::vector<int64_t>(own.size(), 0)) << "sums that the next branch adds to";
   }
   return joins;
 }

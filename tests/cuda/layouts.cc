@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models on GPUs, by bytes: under the portable contract their logits are the processor's, under the exact one they are
 // those of one rank and near the processor's, for every count of ranks, transport, chunk, and for recorded steps. With
-// keys and values in FP8 as well, on up to three ranks. All in one process, since starting to use a GPU takes longer
-// than any of this.
+// keys and values in FP8 as well, on up to three ranks. Fast logits are the exact ones on one rank, near them on more,
+// and the same for every chunk and transport. All in one process, since starting to use a GPU takes longer than any of
+// this.
 //   cuda_layouts_test [--ranks N,...] MODEL...
 // Ranks share the GPUs where they are fewer.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
 #include <string_view>
 #include <utility>
 
@@ -65,6 +67,7 @@ class ModelCheck {
 
   void Run(std::vector<Layout> layouts) {
     RunKind(layouts);
+    CheckFast(layouts);
     kv_dtype_ = cache::KvDtype::kE4M3;
     std::erase_if(layouts, [](const Layout& layout) { return layout.ranks > kMostFp8Ranks; });
     RunKind(layouts);
@@ -96,6 +99,31 @@ class ModelCheck {
         name_.c_str(), cache::KvDtypeName(kv_dtype_), static_cast<long long>(portable), static_cast<long long>(exact),
         apart, static_cast<long long>(std::exchange(greedy_, 0)));
     std::fflush(stdout);
+  }
+  // Layouts of one rank count have one result.
+  void CheckFast(const std::vector<Layout>& layouts) {
+    std::map<int64_t, std::vector<float>> first;
+    if (!Score("1 rank, exact", OptionsOf(layouts[0], kernels::Contract::kMatrix, kv_dtype_), &first[1])) return;
+    int64_t equal = 0;
+    double apart = 0;
+    for (const Layout& layout : layouts) {
+      EngineOptions options = OptionsOf(layout, kernels::Contract::kMatrix, kv_dtype_);
+      options.numerics = kernels::Numerics::kFast;
+      std::vector<float> found;
+      if (!Score("fast, " + layout.name, options, &found)) return;
+      const auto [same, is_first] = first.try_emplace(layout.ranks, found);
+      const std::string difference = support::FirstDifference(same->second, found, model_.geometry.vocab);
+      if (!difference.empty()) {
+        Fail("fast, " + layout.name, difference);
+      } else if (!is_first) {
+        equal += static_cast<int64_t>(found.size());
+      }
+      apart = std::max(apart, support::LargestDifference(first[1], found));
+    }
+    compared_ += equal;
+    if (!(apart <= kTolerance && apart > 0)) Fail("fast", fmt::format("logits are {} from the exact ones", apart));
+    std::printf("%s: %lld fast logits are those of the same ranks, all within %.2g of the exact ones\n", name_.c_str(),
+                static_cast<long long>(equal), apart);
   }
   bool Score(const std::string& what, const EngineOptions& options, std::vector<float>* logits) {
     const Result<std::unique_ptr<engine::Engine>> engine = engine::Engine::Start(model_, options, {});

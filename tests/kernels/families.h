@@ -31,6 +31,7 @@ inline constexpr Family kFamilies[] = {
     {"gated_act", CompareGatedAct},
     {"add_bias", CompareAddBias},
     {"add_sums", CompareAddSums},
+    {"round_sums", CompareRoundSums},
     {"map", CompareMap},
     {"copy_rows", CompareCopyRows},
     {"group_pairs", CompareGroupPairs},

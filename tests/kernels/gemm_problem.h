@@ -95,10 +95,10 @@ class GemmProblem {
   std::vector<int32_t> x_rows_, y_rows_;
 };
 
-/// Forms in turn, so that a walk over sizes meets all of them.
-inline GemmForm FormNumber(uint64_t i) {
+/// Forms in turn, so that a walk over sizes meets all of them that rows of `backend` have.
+inline GemmForm FormNumber(uint64_t i, Backend backend = Backend::kCpu) {
   GemmForm form;
-  form.numerics = (i & 1) == 0 ? Numerics::kExact : Numerics::kFast;
+  form.numerics = WithinRank((i & 1) == 0 ? Numerics::kExact : Numerics::kFast, backend);
   form.sums = (i & 2) != 0;
   form.map_x = (i & 4) != 0;
   form.map_y = (i & 8) != 0;

@@ -67,14 +67,14 @@ void CompareLarge(RowLog* log) {
   for (const WeightFormatRow& format : Formats()) {
     for (const auto& [n, k, leaf] : {std::tuple{65, 5120, 256}, {33, 17408, 128}, {160, 7168, 256}}) {
       for (const int64_t m : {1, 2, 3, 4, 5, 8, 13, 16, 65}) {
-        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++ * 33), &random);
+        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++ * 33, log->backend()), &random);
         CompareProblem(log, &problem, "");
       }
     }
   }
   for (uint64_t form = 0; form < 32; ++form) {
     GemmProblem problem({WeightFormat::kBF16, 1031, 2048, 256}, 1 + static_cast<int64_t>(form % 16),
-                        FormNumber(form | 32), &random);
+                        FormNumber(form | 32, log->backend()), &random);
     CompareProblem(log, &problem, "");
   }
 }
@@ -88,7 +88,7 @@ void CompareGemm(RowLog* log) {
     for (const int64_t n : {1, 31, 32, 33, 97, 128, 160}) {
       for (const int64_t k : {1, 2, 15, 17, 127, 128, 129, 301}) {
         for (const int64_t leaf : {16, 32, 64, 128, 256}) {
-          GemmProblem problem(Shape(random() >> 8, n, k, leaf), m, FormNumber(number++), &random);
+          GemmProblem problem(Shape(random() >> 8, n, k, leaf), m, FormNumber(number++, log->backend()), &random);
           CompareProblem(log, &problem, "");
         }
       }
@@ -97,7 +97,7 @@ void CompareGemm(RowLog* log) {
   for (uint64_t form = 0; form < 64; ++form) {
     for (const WeightFormatRow& format : Formats()) {
       constexpr int64_t kRows[] = {1, 13, 97};
-      GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form), &random);
+      GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form, log->backend()), &random);
       CompareProblem(log, &problem, "");
     }
   }

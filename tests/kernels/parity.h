@@ -100,6 +100,7 @@ class RowLog {
   explicit RowLog(Target target = CpuTarget(), void (*finish)() = nullptr, bool large = false)
       : target_(target), finish_(finish), large_(large) {}
   bool large() const { return large_; }
+  Backend backend() const { return target_.backend; }
 
   /// Calls run(row, outputs) for the reference and for every row of F that this machine runs; `run` starts from the
   /// same state each time. Fails on any byte that differs and on any canary that changed.
@@ -172,6 +173,7 @@ void CompareRope(RowLog* log);
 void CompareRoute(RowLog* log);
 void CompareAddBias(RowLog* log);
 void CompareAddSums(RowLog* log);
+void CompareRoundSums(RowLog* log);
 void CompareMap(RowLog* log);
 void CompareCopyRows(RowLog* log);
 void CompareGroupPairs(RowLog* log);

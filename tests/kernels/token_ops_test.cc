@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/token_ops.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -109,6 +110,32 @@ void CompareAddSums(RowLog* log) {
       });
     }
   }
+}
+
+void CompareRoundSums(RowLog* log) {
+  std::mt19937_64 random(75);
+  for (const int64_t count : {1, 63, 1000}) {
+    std::vector<int64_t> fixed(static_cast<size_t>(count));
+    for (int64_t& sum : fixed) sum = static_cast<int64_t>(random()) >> (random() % 64);
+    log->Compare<RoundSums>(std::to_string(count), [&](const KernelRow<RoundSums>& row, Outputs* outputs) {
+      Guarded<int64_t> sums(count, 1);
+      Guarded<float> y(count, 1);
+      std::copy(fixed.begin(), fixed.end(), sums.data());
+      std::fill_n(y.data(), count, -1.0F);
+      row.run({sums.data(), y.data(), 0, count / 2});
+      row.run({sums.data(), y.data(), count / 2, count - 1});  // the last sum stays as it is
+      outputs->Take(sums);
+      outputs->Take(y);
+    });
+  }
+}
+
+TEST(RoundSums, LeavesWhatARankAddsAndZeros) {
+  int64_t sums[] = {int64_t{3} << 29, -(int64_t{1} << 30), (int64_t{1} << 54) + 1};
+  float y[3] = {};
+  RoundSumsRef({sums, y, 0, 3});
+  EXPECT_THAT(y, testing::ElementsAre(1.5F, -1.0F, 0x1p24F));
+  EXPECT_THAT(sums, testing::ElementsAre(0, 0, 0));
 }
 
 // The property that makes the vocabulary's cut invisible: one rank writes a token's row, the others write zeros.

@@ -89,8 +89,9 @@ struct FixtureOptions {
   int64_t tokens = 1;  // the longest step
   bool alone =
       false;  // in a group of one, where collectives leave the rank's part as it is; else they must not be called
-  bool zeros = false;  // all weights are zero
-  bool log = false;    // keep a log; RunLog::BeginStep is then to be called first
+  bool zeros = false;        // all weights are zero
+  bool log = false;          // keep a log; RunLog::BeginStep is then to be called first
+  bool adds_floats = false;  // ranks do, though each adds integers: fast numerics as on a GPU
 };
 
 /// Everything that one rank needs to run layers. Not movable: the runtime refers to its parts.
@@ -123,6 +124,7 @@ class RankFixture {
                  shard_,
                  kernels_,
                  kernels::Numerics::kExact,
+                 options.adds_floats,
                  device_,
                  tables_,
                  comm_,

@@ -63,8 +63,11 @@ TEST(Runtime, AddResidualAddsTheGridAndLogsTheSite) {
   EXPECT_EQ(rank.runtime().log->collectives().begin()->first.kind, "none");
 }
 
-TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
-  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+// How ranks add what each of them added as integers.
+class RuntimeSums : public testing::TestWithParam<bool> {};
+
+TEST_P(RuntimeSums, ABranchWithANormIsNormalisedBeforeItIsAdded) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2, .adds_floats = GetParam()});
   const Sums sums = rank.runtime().NewSums(2);
   std::vector<float> total(sums.fixed.size()), x(total.size(), 1.0F), normed(total.size());
   for (size_t i = 0; i < total.size(); ++i) {
@@ -74,25 +77,30 @@ TEST(Runtime, ABranchWithANormIsNormalisedBeforeItIsAdded) {
   rank.runtime().Norm(total, rank.weights().final_norm, normed);
   const float* const weight = rank.weights().final_norm;
   std::vector<float> next(x.size()), expected(x.size());
-  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, false, weight}, sums, x, {weight, next}).ok());
+  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, weight}, sums, x, {weight, next}).ok());
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + normed[i]);
   rank.runtime().Norm(x, weight, expected);
   EXPECT_EQ(next, expected);
   for (const int64_t sum : sums.fixed) EXPECT_EQ(sum, 0);
 }
 
-TEST(Runtime, TheEndOfABranchBeginsTheNext) {
-  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2});
+TEST_P(RuntimeSums, TheEndOfABranchBeginsTheNext) {
+  const RankFixture rank(Small(), MakeLayout(Small(), 1), {.tokens = 2, .adds_floats = GetParam()});
   const Sums sums = rank.runtime().NewSums(2);
   std::vector<float> x(sums.fixed.size(), 1.0F), next(x.size()), expected(x.size());
-  for (size_t i = 0; i < x.size(); ++i) sums.fixed[i] = static_cast<int64_t>(i) << kernels::kGridBits;
   const float* const weight = rank.weights().final_norm;
-  ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x, {weight, next}).ok());
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], 1.0F + static_cast<float>(i));
-  rank.runtime().Norm(x, weight, expected);
-  EXPECT_EQ(next, expected);
-  for (const int64_t sum : sums.fixed) EXPECT_EQ(sum, 0);
+  for (const float before : {1.0F, 2.0F}) {  // the second branch takes the same sums
+    for (size_t i = 0; i < x.size(); ++i) x[i] = before, sums.fixed[i] += static_cast<int64_t>(i) << kernels::kGridBits;
+    ASSERT_TRUE(rank.runtime().AddResidual({record::Site::kMixer, 3, true, nullptr}, sums, x, {weight, next}).ok());
+    for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(x[i], before + static_cast<float>(i));
+    rank.runtime().Norm(x, weight, expected);
+    EXPECT_EQ(next, expected);
+    for (const int64_t sum : sums.fixed) EXPECT_EQ(sum, 0);
+  }
 }
+
+INSTANTIATE_TEST_SUITE_P(Kinds, RuntimeSums, testing::Bool(),
+                         [](const auto& info) { return std::string(info.param ? "Floats" : "Integers"); });
 
 TEST(Runtime, NormIsRowByRow) {
   const RankFixture rank(Small(), MakeLayout(Small(), 1), {});
