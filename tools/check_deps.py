@@ -16,7 +16,7 @@ CUDA_HEADERS = re.compile(r"^(?:cuda|cub/|cublas|nccl|nvml|curand|cooperative_gr
 # (headers of a library, the files that may include them): the rest of the project does not know the library.
 LIBRARY_HOMES = (
     (re.compile(r"^nlohmann/"), re.compile(r"^src/base/json\.h$")),
-    (re.compile(r"^xxhash\.h$"), re.compile(r"^src/base/")),
+    (re.compile(r"^xxh(?:ash|_x86dispatch)\.h$"), re.compile(r"^src/base/")),
     (re.compile(r"^(?:pcre2|utf8proc)"), re.compile(r"^src/text/")),
     (re.compile(r"^hwy/"), re.compile(r"^src/kernels/")),
     (re.compile(r"^CLI/"), re.compile(r"^src/cli/")),

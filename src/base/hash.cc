@@ -3,6 +3,13 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#ifdef TRIVET_XXH_DISPATCH
+// From here on XXH3 takes the machine's widest vectors; its numbers are the same everywhere.
+#include <xxh_x86dispatch.h>
+#endif
+
+#include "base/check.h"
+#include "base/hash_stream.h"
 
 namespace trivet {
 
@@ -14,6 +21,30 @@ Digest Hash128(std::span<const std::byte> bytes) {
 }
 
 Digest Hash128(std::string_view text) { return Hash128(std::as_bytes(std::span(text))); }
+
+struct HashStream::State {
+  State() : xxh(XXH3_createState()) { CHECK(xxh != nullptr); }
+  ~State() { XXH3_freeState(xxh); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  XXH3_state_t* const xxh;
+};
+
+HashStream::HashStream() : state_(std::make_unique<State>()) { Reset(); }
+
+HashStream::~HashStream() = default;
+
+void HashStream::Reset() { XXH3_128bits_reset(state_->xxh); }
+
+void HashStream::Update(std::span<const std::byte> bytes) {
+  XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+
+Digest HashStream::Finish() const {
+  const XXH128_hash_t hash = XXH3_128bits_digest(state_->xxh);
+  return {hash.low64, hash.high64};
+}
 
 Digest Add(const Digest& a, const Digest& b) {
   const uint64_t low = a.low + b.low;

@@ -22,12 +22,6 @@ struct ExpertPlace {
   const plan::RankShard& shard;
 };
 
-/// The digest of the channels of one expert that a slot holds. Digests of disjoint channels add up to the expert's.
-///   at        prefix of the slot's tensors, such as "layers.3.moe.expert.0."
-///   channels  those that the slot holds
-Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& device, const std::string& at,
-                  const plan::WidthShard& channels, ThreadPool* pool);
-
 /// {"experts": [{"layer", "slot", "logical", "digest"}] of the rank's slots, "reference": [{"layer", "expert",
 /// "digest"}] of every ranks-th expert of the model, read from the checkpoint once more}. Both empty for a model
 /// without experts. Errors:  those of loading.

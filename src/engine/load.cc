@@ -7,9 +7,9 @@
 #include <cmath>
 #include <semaphore>
 #include <thread>
-#include <unordered_map>
 
 #include "checkpoint/stored_weight.h"
+#include "engine/find_weights.h"
 #include "engine/store_weight.h"
 #include "engine/stored_slices.h"
 #include "kernels/weight_format.h"
@@ -17,8 +17,6 @@
 
 namespace trivet::engine {
 namespace {
-
-using Weights = std::unordered_map<std::string, checkpoint::StoredWeight>;
 
 // A run of rows and columns of one slice that fits a staging buffer, widened to whole storage units: the bytes
 // [offset, offset + bytes) of the source, in which row i's columns begin at i * row_stride.
@@ -34,16 +32,6 @@ struct Piece {
   bool in_order = true;       // whole units of the source are whole in the destination
 };
 
-bool IsElement(const checkpoint::StoredWeight& weight) {
-  return weight.storage == checkpoint::Storage::kPlain && tensor::UnitOf(weight.weight->dtype).elements == 1;
-}
-
-// Columns of the source that are stored as one: a slice is read in whole units, so that a cut inside a block keeps the
-// block, with the same scales, on both of its sides.
-int64_t UnitColumns(const checkpoint::StoredWeight& weight) {
-  return IsElement(weight) ? 1 : kernels::FormatRow(FormatOf(weight)).columns;
-}
-
 // A local tensor whose slices are in the order in which the checkpoint has them.
 struct StoredTensor {
   plan::LocalTensor local;
@@ -53,7 +41,7 @@ struct StoredTensor {
   bool KeepsOrder(const plan::Slice& slice) const { return slice.col_step == 1 && !slice.transposed && !shared_units; }
 };
 
-StoredTensor InStoredOrder(const plan::LocalTensor& local, const Weights& weights) {
+StoredTensor InStoredOrder(const plan::LocalTensor& local, const StoredWeights& weights) {
   StoredTensor stored{local, false};
   stored.local.slices.clear();
   for (const plan::Slice& slice : local.slices) {
@@ -267,7 +255,7 @@ class ReadAhead {
 
 // The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has
 // another format or another phase. Rows without a slice belong to the part above them.
-std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const Weights& weights) {
+std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const StoredWeights& weights) {
   const plan::LocalTensor& local = stored.local;
   std::vector<model::LoadedPart> parts;
   for (const plan::Slice& slice : local.slices) {
@@ -287,7 +275,7 @@ std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const Weights
 }
 
 // Allocates a local tensor: zeros are the neutral fill of every format in the table.
-Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const Weights& weights) {
+Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWeights& weights) {
   constexpr int64_t kAlignment = 64;
   const plan::LocalTensor& local = stored.local;
   model::LoadedTensor tensor;
@@ -318,29 +306,6 @@ Status MoveToDevice(const device::Device& device, model::LoadedTensor* tensor) {
   return {};
 }
 
-// How the checkpoint stores every weight that `map` takes from. A packed one has its logical shape from the geometry,
-// one the geometry does not know its own.
-Result<Weights> FindWeights(const OpenedModel& model, const plan::ShardMap& map) {
-  std::unordered_map<std::string, std::vector<int64_t>> shapes;
-  for (plan::SourceTensor& needed : plan::RequiredTensors(model.geometry, model.names)) {
-    shapes.emplace(std::move(needed.name), std::move(needed.shape));
-  }
-  Weights weights;
-  for (const plan::LocalTensor& local : map.tensors) {
-    for (const plan::Slice& slice : local.slices) {
-      if (weights.contains(slice.source)) continue;
-      const checkpoint::TensorInfo* info = model.checkpoint.Find(slice.source);
-      const auto known = shapes.find(slice.source);
-      CHECK(known != shapes.end() || info != nullptr);
-      TRY_ASSIGN(checkpoint::StoredWeight weight,
-                 checkpoint::FindWeight(model.checkpoint, model.quant, slice.source,
-                                        known != shapes.end() ? known->second : info->shape));
-      weights.emplace(slice.source, weight);
-    }
-  }
-  return weights;
-}
-
 // The part that a slice's rows belong to; null for vectors.
 const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::Slice& slice) {
   for (const model::LoadedPart& part : tensor.parts) {
@@ -353,7 +318,7 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
 
 Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadTarget& target,
                                        const LoadProgress& progress, const LoadCheck& check) {
-  TRY_ASSIGN(const Weights weights, FindWeights(model, map));
+  TRY_ASSIGN(const StoredWeights weights, FindWeights(model, map));
   model::LoadedTensors tensors;
   std::vector<Piece> pieces;
   int64_t total = 0, done = 0;

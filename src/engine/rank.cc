@@ -354,8 +354,7 @@ Status RankWorker::WriteEvidence() {
              ExpertDigests(opened_, {world.rank(), world.size(), shard_}, model_->weights().tensors, device_, &pool_));
   facts.weights["resident_bytes"] = weight_bytes();
   facts.owners = [this](record::Site site, int64_t layer) { return OwnersOf(opened_.geometry, layout_, site, layer); };
-  const proof::RankRun recorded = proof::RankRunOf(*log_, facts);
-  TRY(proof::WriteFiles(options_.proof.dir, proof::RankFiles(recorded, options_.proof.level)));
+  TRY(proof::WriteFiles(options_.proof.dir, proof::LogFiles(*log_, facts)));
   if (facts.rank == 0 && options_.proof.level >= record::Level::kRows) {
     TRY(proof::WriteFiles(options_.proof.dir, {{"logits.bin", proof::EncodeLogits(log_->logits())}}));
   }

@@ -37,6 +37,14 @@ quant::BlockFormat BlocksOf(const checkpoint::StoredWeight& weight) {
   return *format == quant::BlockFormat::kMxfp4Gguf ? quant::BlockFormat::kMxfp4 : *format;
 }
 
+bool IsElement(const checkpoint::StoredWeight& weight) {
+  return weight.storage == Storage::kPlain && tensor::UnitOf(weight.weight->dtype).elements == 1;
+}
+
+int64_t UnitColumns(const checkpoint::StoredWeight& weight) {
+  return IsElement(weight) ? 1 : kernels::FormatRow(FormatOf(weight)).columns;
+}
+
 int64_t CodeBytes(const checkpoint::StoredWeight& weight, int64_t cols) {
   if (weight.storage == Storage::kMxfp4) return cols / 2;
   const tensor::DTypeUnit unit = tensor::UnitOf(weight.weight->dtype);
@@ -101,6 +109,19 @@ Result<std::span<const std::byte>> RowBlocks::Row(int64_t row, int64_t col, int6
     if (std::any_of(codes.begin(), codes.end(), is_nan)) return BadValue("an E4M3 code that is not a number");
   }
   return std::span<const std::byte>(blocks_);
+}
+
+Result<std::span<const float>> RowBlocks::Values(int64_t row, int64_t col, int64_t cols,
+                                                 std::span<const std::byte> codes) {
+  int64_t count = 0;
+  TRY_ASSIGN(const std::span<const std::byte> bytes, Row(row, col, cols, codes, &count));
+  values_.resize(static_cast<size_t>(count));
+  if (!IsElement(weight_)) {
+    quant::DecodeBlocks(BlocksOf(weight_), bytes, values_);
+  } else {
+    TRY(quant::DecodeToFloat(weight_.weight->dtype, bytes, values_));
+  }
+  return std::span<const float>(values_);
 }
 
 }  // namespace trivet::engine

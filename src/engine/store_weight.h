@@ -21,6 +21,13 @@ kernels::WeightFormat FormatOf(const checkpoint::StoredWeight& weight);
 /// The block format in which RowBlocks gives rows of a weight that has one.
 quant::BlockFormat BlocksOf(const checkpoint::StoredWeight& weight);
 
+/// Whether every element of a weight is stored by itself.
+bool IsElement(const checkpoint::StoredWeight& weight);
+
+/// Columns that are stored as one: a slice is read in whole units, so that a cut inside a block keeps the block, with
+/// the same scales, on both of its sides.
+int64_t UnitColumns(const checkpoint::StoredWeight& weight);
+
 /// Bytes of `cols` columns of one row in the weight's tensor, scales aside; cols end a storage unit or the row.
 int64_t CodeBytes(const checkpoint::StoredWeight& weight, int64_t cols);
 
@@ -40,6 +47,10 @@ class RowBlocks {
   Result<std::span<const std::byte>> Row(int64_t row, int64_t col, int64_t cols, std::span<const std::byte> codes,
                                          int64_t* count);
 
+  /// The same columns as float32, `count` of them. Valid until the next call.
+  /// Errors:  those of Row.
+  Result<std::span<const float>> Values(int64_t row, int64_t col, int64_t cols, std::span<const std::byte> codes);
+
  private:
   Error BadValue(const char* what) const;
 
@@ -48,6 +59,7 @@ class RowBlocks {
   std::vector<std::byte> scale_bytes_;
   std::vector<float> scales_;  // of kFp8
   std::vector<std::byte> blocks_;
+  std::vector<float> values_;
 };
 
 }  // namespace trivet::engine

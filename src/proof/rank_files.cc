@@ -3,7 +3,45 @@
 
 #include <fmt/format.h>
 
+#include <span>
+#include <utility>
+#include <vector>
+
 namespace trivet::proof {
+namespace {
+
+// What the files of a rank hold, wherever it lies.
+struct RankParts {
+  const Json &env, &weights;
+  std::span<const Json> collectives;
+  std::span<const record::RowRecord> rows;
+  std::span<const record::DecisionRecord> decisions;
+  const Routes& routes;
+  std::span<const record::BoundRecord> bounds;
+  std::span<const record::DispatchRecord> dispatches;
+  std::span<const record::ExecuteRecord> executions;
+};
+
+Files FilesOf(int64_t folder, record::Level level, const RankParts& rank) {
+  Files files;
+  const auto put = [&](const char* name, std::string bytes) { files[RankPath(folder, name)] = std::move(bytes); };
+  put("env.json", JsonText(rank.env));
+  put("weights.json", JsonText(rank.weights));
+  std::string lines;
+  for (const Json& record : rank.collectives) lines += DumpJson(record) + "\n";
+  put("collectives.jsonl", std::move(lines));
+  put("rows.bin", EncodeRecords(RecordKind::kRows, rank.rows));
+  put("decisions.bin", EncodeRecords(RecordKind::kDecisions, rank.decisions));
+  put("bounds.bin", EncodeRecords(RecordKind::kBounds, rank.bounds));
+  if (level >= record::Level::kRows) put("routes.bin", EncodeRoutes(rank.routes));
+  if (level >= record::Level::kFull) {
+    put("dispatch.bin", EncodeRecords(RecordKind::kDispatch, rank.dispatches));
+    put("execute.bin", EncodeRecords(RecordKind::kExecute, rank.executions));
+  }
+  return files;
+}
+
+}  // namespace
 
 Json CollectiveJson(const record::Collective& made, int64_t calls, const RankFacts& facts) {
   const std::vector<int64_t> ranks = made.group > 1 ? facts.group : std::vector<int64_t>{facts.rank};
@@ -24,38 +62,19 @@ Json CollectiveJson(const record::Collective& made, int64_t calls, const RankFac
           {"notes", ""}};
 }
 
-RankRun RankRunOf(const record::RunLog& log, const RankFacts& facts) {
-  RankRun rank;
-  rank.folder = rank.rank = facts.rank;
-  rank.env = facts.env;
-  rank.weights = facts.weights;
-  rank.rows = log.rows();
-  rank.decisions = log.decisions();
-  rank.routes = {static_cast<uint32_t>(log.options().top_k), log.routes(), log.route_slots()};
-  rank.bounds = log.bounds();
-  rank.dispatches = log.dispatches();
-  rank.executions = log.executions();
-  for (const auto& [made, calls] : log.collectives()) rank.collectives.push_back(CollectiveJson(made, calls, facts));
-  return rank;
+Files RankFiles(const RankRun& rank, record::Level level) {
+  return FilesOf(rank.folder, level,
+                 {rank.env, rank.weights, rank.collectives, rank.rows, rank.decisions, rank.routes, rank.bounds,
+                  rank.dispatches, rank.executions});
 }
 
-Files RankFiles(const RankRun& rank, record::Level level) {
-  Files files;
-  const auto put = [&](const char* name, std::string bytes) { files[RankPath(rank.folder, name)] = std::move(bytes); };
-  put("env.json", JsonText(rank.env));
-  put("weights.json", JsonText(rank.weights));
-  std::string lines;
-  for (const Json& record : rank.collectives) lines += DumpJson(record) + "\n";
-  put("collectives.jsonl", std::move(lines));
-  put("rows.bin", EncodeRecords<record::RowRecord>(RecordKind::kRows, rank.rows));
-  put("decisions.bin", EncodeRecords<record::DecisionRecord>(RecordKind::kDecisions, rank.decisions));
-  put("bounds.bin", EncodeRecords<record::BoundRecord>(RecordKind::kBounds, rank.bounds));
-  if (level >= record::Level::kRows) put("routes.bin", EncodeRoutes(rank.routes));
-  if (level >= record::Level::kFull) {
-    put("dispatch.bin", EncodeRecords<record::DispatchRecord>(RecordKind::kDispatch, rank.dispatches));
-    put("execute.bin", EncodeRecords<record::ExecuteRecord>(RecordKind::kExecute, rank.executions));
-  }
-  return files;
+Files LogFiles(const record::RunLog& log, const RankFacts& facts) {
+  std::vector<Json> collectives;
+  for (const auto& [made, calls] : log.collectives()) collectives.push_back(CollectiveJson(made, calls, facts));
+  const Routes routes{static_cast<uint32_t>(log.options().top_k), log.routes(), log.route_slots()};
+  return FilesOf(facts.rank, log.options().level,
+                 {facts.env, facts.weights, collectives, log.rows(), log.decisions(), routes, log.bounds(),
+                  log.dispatches(), log.executions()});
 }
 
 Files EncodeRun(const RecordedRun& run) {

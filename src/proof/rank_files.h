@@ -24,11 +24,11 @@ struct RankFacts {
 ///   calls  how often it happened
 Json CollectiveJson(const record::Collective& made, int64_t calls, const RankFacts& facts);
 
-/// What a rank leaves behind. The log must be sorted.
-RankRun RankRunOf(const record::RunLog& log, const RankFacts& facts);
-
 /// A rank's files for a run of `level`.
 Files RankFiles(const RankRun& rank, record::Level level);
+
+/// The files of the rank that has this log, which must be sorted, for a run of the log's level.
+Files LogFiles(const record::RunLog& log, const RankFacts& facts);
 
 /// All files of a run, sealed.
 Files EncodeRun(const RecordedRun& run);

@@ -47,7 +47,9 @@ std::string EncodeRaw(RecordKind kind, const RawRecords& records) {
   header.top_k = records.top_k;
   header.count = records.count;
   header.check = CheckOf(header);
-  std::string file(reinterpret_cast<const char*>(&header), sizeof header);
+  std::string file;
+  file.reserve(sizeof header + records.bytes.size());
+  file.append(reinterpret_cast<const char*>(&header), sizeof header);
   file += records.bytes;
   return file;
 }

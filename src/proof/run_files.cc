@@ -6,9 +6,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include "base/sha256.h"
 #include "base/str.h"
@@ -44,12 +48,58 @@ Status WriteNew(const std::string& path, const std::string& bytes) {
   return {};
 }
 
-Json SealOf(const Files& files) {
-  Json list = Json::object();
-  for (const auto& [path, bytes] : files) {
-    if (path != kSeal && path != kComplete) list[path] = {{"bytes", bytes.size()}, {"sha256", Sha256Hex(bytes)}};
+// What a seal says of a file.
+Json SealedFile(size_t bytes, std::string sha256) { return {{"bytes", bytes}, {"sha256", std::move(sha256)}}; }
+
+// The seal of files, as it says of each, and what says that it is complete.
+Files SealOf(const Json& files) {
+  const std::string seal = DumpJson(Json{{"schema", "trivet.seal.v1"}, {"files", files}}, 1) + "\n";
+  return {{kSeal, seal}, {kComplete, Sha256Hex(seal) + "\n"}};
+}
+
+// Paths below `dir` of all files in it.
+Result<std::vector<std::string>> PathsIn(const std::string& dir) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (!fs::is_directory(dir, error)) {
+    return MakeError(Code::kNotFound, fmt::format("{}: expected the folder of a run, found none; check the path", dir));
   }
-  return {{"schema", "trivet.seal.v1"}, {"files", list}};
+  std::vector<std::string> paths;
+  fs::recursive_directory_iterator it(dir, error);
+  while (!error && it != fs::recursive_directory_iterator()) {
+    const fs::directory_entry& entry = *it;
+    std::error_code ignored;
+    if (!entry.is_directory(ignored) || entry.is_symlink(ignored)) {
+      if (!entry.is_regular_file(ignored) || entry.is_symlink(ignored)) {
+        return MakeError(Code::kInvalid, fmt::format("{}: expected regular files only, found something else; it is no "
+                                                     "folder of a run",
+                                                     entry.path().string()));
+      }
+      paths.push_back(entry.path().lexically_relative(dir).generic_string());
+    }
+    it.increment(error);
+  }
+  if (error) return MakeError(Code::kIo, fmt::format("{}: expected to list it, found: {}", dir, error.message()));
+  return paths;
+}
+
+// What a seal says of the file at `path`.
+Result<Json> ReadSealed(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return Refused(path, "open it");
+  Sha256 hash;
+  size_t bytes = 0;
+  std::array<std::byte, 1 << 16> buffer;
+  ssize_t got = 0;
+  while ((got = ::read(fd, buffer.data(), buffer.size())) > 0 || (got < 0 && errno == EINTR)) {
+    if (got < 0) continue;
+    hash.Update(std::span(buffer).first(static_cast<size_t>(got)));
+    bytes += static_cast<size_t>(got);
+  }
+  const Error error = Refused(path, "read it");
+  ::close(fd);
+  if (got < 0) return error;
+  return SealedFile(bytes, hash.Finish());
 }
 
 // One file against what the seal says of it.
@@ -88,42 +138,31 @@ Status WriteFiles(const std::string& dir, const Files& files) {
 }
 
 Result<Files> ReadRunDir(const std::string& dir) {
-  namespace fs = std::filesystem;
-  std::error_code error;
-  if (!fs::is_directory(dir, error)) {
-    return MakeError(Code::kNotFound, fmt::format("{}: expected the folder of a run, found none; check the path", dir));
-  }
+  TRY_ASSIGN(const std::vector<std::string> paths, PathsIn(dir));
   Files files;
-  fs::recursive_directory_iterator it(dir, error);
-  while (!error && it != fs::recursive_directory_iterator()) {
-    const fs::directory_entry& entry = *it;
-    std::error_code ignored;
-    if (!entry.is_directory(ignored) || entry.is_symlink(ignored)) {
-      if (!entry.is_regular_file(ignored) || entry.is_symlink(ignored)) {
-        return MakeError(Code::kInvalid, fmt::format("{}: expected regular files only, found something else; it is no "
-                                                     "folder of a run",
-                                                     entry.path().string()));
-      }
-      TRY_ASSIGN(files[entry.path().lexically_relative(dir).generic_string()],
-                 ReadTextFile(entry.path().string(), kMostBytes));
-    }
-    it.increment(error);
+  for (const std::string& path : paths) {
+    TRY_ASSIGN(files[path], ReadTextFile(dir + "/" + path, kMostBytes));
   }
-  if (error) return MakeError(Code::kIo, fmt::format("{}: expected to list it, found: {}", dir, error.message()));
   return files;
 }
 
 void Seal(Files* files) {
+  files->erase(kSeal);
   files->erase(kComplete);
-  (*files)[kSeal] = DumpJson(SealOf(*files), 1) + "\n";
-  (*files)[kComplete] = Sha256Hex((*files)[kSeal]) + "\n";
+  Json list = Json::object();
+  for (const auto& [path, bytes] : *files) list[path] = SealedFile(bytes.size(), Sha256Hex(bytes));
+  files->merge(SealOf(list));
 }
 
 Status SealRunDir(const std::string& dir) {
-  TRY_ASSIGN(Files files, ReadRunDir(dir));
-  Seal(&files);
-  TRY(WriteFiles(dir, {{kSeal, files[kSeal]}}));
-  return WriteFiles(dir, {{kComplete, files[kComplete]}});
+  TRY_ASSIGN(const std::vector<std::string> paths, PathsIn(dir));
+  Json list = Json::object();
+  for (const std::string& path : paths) {
+    TRY_ASSIGN(list[path], ReadSealed(dir + "/" + path));
+  }
+  const Files seal = SealOf(list);
+  TRY(WriteFiles(dir, {{kSeal, seal.at(kSeal)}}));
+  return WriteFiles(dir, {{kComplete, seal.at(kComplete)}});
 }
 
 Gate CheckSeal(const Files& files) {

@@ -41,14 +41,41 @@ bool SameBytes(const T& a, const T& b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
 }
 
-// Sorts by `key` and keeps one of equal records. Records of one key that differ stay, for the verifier to find.
-template <class T, class Key>
-void SortUnique(std::vector<T>* records, const Key& key) {
-  std::sort(records->begin(), records->end(), [&](const T& a, const T& b) {
+// The records in order of `bucket`, a small number, and as they were where it is the same.
+template <class T, class Bucket>
+std::vector<T> ByBucket(const std::vector<T>& records, const Bucket& bucket, std::vector<size_t>* begins) {
+  for (const T& record : records) {
+    if (begins->size() < bucket(record) + 2) begins->resize(bucket(record) + 2);
+    ++(*begins)[bucket(record) + 1];
+  }
+  std::partial_sum(begins->begin(), begins->end(), begins->begin());
+  std::vector<size_t> next = *begins;
+  std::vector<T> sorted(records.size());
+  for (const T& record : records) sorted[next[bucket(record)]++] = record;
+  return sorted;
+}
+
+// Sorts by bucket and in a bucket by `key`, in which order they mostly come, and keeps one of equal records. Records of
+// one key that differ stay, for the verifier to find.
+template <class T, class Bucket, class Key>
+void SortUnique(std::vector<T>* records, const Bucket& bucket, const Key& key) {
+  const auto before = [&](const T& a, const T& b) {
     const auto ka = key(a), kb = key(b);
     return ka != kb ? ka < kb : std::memcmp(&a, &b, sizeof(T)) < 0;
-  });
-  records->erase(std::unique(records->begin(), records->end(), SameBytes<T>), records->end());
+  };
+  const auto not_after = [&](const T& a, const T& b) { return !before(a, b); };
+  std::vector<size_t> begins;
+  std::vector<T> sorted = ByBucket(*records, bucket, &begins);
+  bool unique = true;
+  for (size_t i = 0; i + 1 < begins.size(); ++i) {
+    const auto begin = sorted.begin() + static_cast<std::ptrdiff_t>(begins[i]);
+    const auto end = sorted.begin() + static_cast<std::ptrdiff_t>(begins[i + 1]);
+    if (std::adjacent_find(begin, end, not_after) == end) continue;  // ascends
+    std::sort(begin, end, before);
+    unique = false;
+  }
+  if (!unique) sorted.erase(std::unique(sorted.begin(), sorted.end(), SameBytes<T>), sorted.end());
+  *records = std::move(sorted);
 }
 
 // Of records that name a step, so that a token computed twice has two. One that is there twice is a defect and stays.
@@ -191,9 +218,17 @@ void RunLog::SortRoutes() {
 }
 
 void RunLog::Sort() {
-  SortUnique(&rows_, [](const RowRecord& r) { return std::tuple(r.token, r.step, r.row); });
-  SortUnique(&decisions_, [](const DecisionRecord& r) { return std::tuple(r.layer, r.token); });
-  SortUnique(&bounds_, [](const BoundRecord& r) { return std::tuple(r.layer, r.site, r.token); });
+  constexpr size_t kSites = size_t{1} << (8 * sizeof(Site));
+  const auto layer_of = [](int16_t layer) { return static_cast<size_t>(layer - kBeforeLayers); };
+  SortUnique(
+      &rows_, [](const RowRecord&) { return size_t{0}; },
+      [](const RowRecord& r) { return std::tuple(r.token, r.step, r.row); });
+  SortUnique(
+      &decisions_, [&](const DecisionRecord& r) { return layer_of(r.layer); },
+      [](const DecisionRecord& r) { return r.token; });
+  SortUnique(
+      &bounds_, [&](const BoundRecord& r) { return layer_of(r.layer) * kSites + static_cast<size_t>(r.site); },
+      [](const BoundRecord& r) { return r.token; });
   SortByStep(&dispatches_);
   SortByStep(&executions_);
   SortRoutes();

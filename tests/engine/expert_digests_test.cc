@@ -39,8 +39,8 @@ std::map<int64_t, Digest> Put(const OpenedModel& model, int64_t ranks, const std
   return sums;
 }
 
-TEST(ExpertDigests, EveryCutGivesTheCheckpointsDigests) {
-  const SmallModel small;
+// Every cut of a model's experts gives the digests that the checkpoint's own bytes give.
+void ExpectSameDigests(const SmallModel& small) {
   const std::vector<std::pair<int64_t, std::string>> cuts = {
       {1, "whole"}, {3, "whole"}, {3, "width"}, {5, "whole-pad"}, {2, "width"}};
   std::map<int64_t, Digest> first;
@@ -53,6 +53,27 @@ TEST(ExpertDigests, EveryCutGivesTheCheckpointsDigests) {
     EXPECT_EQ(found, first) << ranks << ' ' << cut;
   }
   EXPECT_NE(first[0], first[1]);
+}
+
+TEST(ExpertDigests, EveryCutGivesTheCheckpointsDigests) {
+  support::SyntheticModel extents;
+  extents.expert_width = 96;
+  extents.hidden = 96;  // three tiles; no whole number of the columns that are copied at once
+  for (const tensor::DType dtype :
+       {tensor::DType::kBF16, tensor::DType::kF16, tensor::DType::kF32, tensor::DType::kMxfp4}) {
+    extents.dtype = dtype;
+    extents.some_f32 = dtype == tensor::DType::kBF16;
+    for (const bool fused : {true, false}) {
+      extents.fused_experts = fused;
+      ExpectSameDigests(SmallModel(extents));
+    }
+  }
+}
+
+TEST(ExpertDigests, WidthsThatEndInsideTiles) {
+  support::SyntheticModel extents;
+  extents.expert_width = 44;
+  ExpectSameDigests(SmallModel(extents));
 }
 
 TEST(CheckpointDigest, IsOfTheBytes) {

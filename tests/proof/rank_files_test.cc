@@ -25,19 +25,34 @@ TEST(RankFiles, ASumSaysWhoTookPart) {
   EXPECT_EQ(CollectiveJson(Sum(1), 1, Facts())["ranks"], Json::array({1}));
 }
 
-TEST(RankFiles, ALevelHasItsFiles) {
-  record::RunLog log({record::Level::kFull, {}, 1, {{0, 0}}, 0});
+// The files of a log with one row and one sum.
+Files FilesOf(record::Level level) {
+  record::RunLog log({level, {}, 1, {{0, 0}}, 0});
   log.BeginStep({{5, 0, 0, 1, 0}}, {});
   log.Count(Sum(3));
   log.Sort();
-  const RankRun rank = RankRunOf(log, Facts());
-  EXPECT_EQ(rank.rows.size(), 1U);
-  EXPECT_EQ(rank.collectives.size(), 1U);
-  EXPECT_EQ(RankFiles(rank, record::Level::kDigest).size(), 6U);
-  EXPECT_EQ(RankFiles(rank, record::Level::kRows).size(), 7U);
-  const Files files = RankFiles(rank, record::Level::kFull);
+  return LogFiles(log, Facts());
+}
+
+TEST(RankFiles, ALevelHasItsFiles) {
+  EXPECT_EQ(FilesOf(record::Level::kDigest).size(), 6U);
+  EXPECT_EQ(FilesOf(record::Level::kRows).size(), 7U);
+  const Files files = FilesOf(record::Level::kFull);
   EXPECT_EQ(files.size(), 9U);
   EXPECT_TRUE(files.contains("ranks/00001/execute.bin"));
+}
+
+TEST(RankFiles, ALogAndItsRunGiveTheSame) {
+  RankRun rank;
+  rank.folder = rank.rank = 1;
+  rank.env = Facts().env;
+  rank.weights = Facts().weights;
+  rank.rows = {{5, 0, 0, 1, 0}};
+  rank.routes.top_k = 1;
+  rank.collectives = {CollectiveJson(Sum(3), 1, Facts())};
+  for (const record::Level level : {record::Level::kDigest, record::Level::kRows, record::Level::kFull}) {
+    EXPECT_EQ(FilesOf(level), RankFiles(rank, level));
+  }
 }
 
 }  // namespace

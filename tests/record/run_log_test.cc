@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 namespace trivet::record {
 namespace {
@@ -172,6 +173,35 @@ TEST(RunLog, WhatIsRepeatedIsNotedOnce) {
   EXPECT_EQ(log.route_slots().size(), 4U);
   EXPECT_EQ(log.bounds().size(), 2U + 3U);
   EXPECT_EQ(log.bounds()[0].site, Site::kEmbed) << "in the order of the dataflow";
+}
+
+// Steps of two requests, whose tokens meet in every site, the later layers' first.
+TEST(RunLog, RecordsAreSortedByLayerSiteAndToken) {
+  RunLog log(Options(Level::kDigest));
+  const std::vector<float> values = {1, 2};
+  for (const uint32_t step : {0U, 300U, 1U}) {
+    log.BeginStep({{GlobalToken(1, step), step, 0, 9, 0}, {GlobalToken(0, 400 - step), step, 1, 9, 0}},
+                  {GlobalToken(0, 400 - step)});
+    for (const int16_t layer : {int16_t{3}, int16_t{0}}) {
+      for (const Site site : {Site::kChannels, Site::kMixer}) log.Rows(site, layer, values);
+      log.Route(layer, Chosen().view());
+    }
+    log.Rows(Site::kEmbed, kBeforeLayers, values);
+    log.LogitsRows(Site::kLogits, 4, values);
+  }
+  log.Sort();
+  const auto ascends = [](const auto& records, const auto& key) {
+    for (size_t i = 1; i < records.size(); ++i) {
+      if (!(key(records[i - 1]) < key(records[i]))) return false;
+    }
+    return true;
+  };
+  EXPECT_EQ(log.rows().size(), 6U);
+  EXPECT_TRUE(ascends(log.rows(), [](const RowRecord& r) { return std::tuple(r.token, r.step, r.row); }));
+  EXPECT_EQ(log.decisions().size(), 12U);
+  EXPECT_TRUE(ascends(log.decisions(), [](const DecisionRecord& r) { return std::tuple(r.layer, r.token); }));
+  EXPECT_EQ(log.bounds().size(), 3U * (8 + 2 + 1));
+  EXPECT_TRUE(ascends(log.bounds(), [](const BoundRecord& r) { return std::tuple(r.layer, r.site, r.token); }));
 }
 
 }  // namespace
