@@ -111,7 +111,10 @@ constexpr auto kShaBlocks = PlainBlocks;
 
 }  // namespace
 
-Sha256::Sha256(Code code) : blocks_(code == Code::kBest && HasShaInstructions() ? kShaBlocks : PlainBlocks) {}
+Sha256::Sha256(Code code) : blocks_(PlainBlocks) {
+  static const bool has_instructions = HasShaInstructions();  // to ask takes long on virtual machines
+  if (code == Code::kBest && has_instructions) blocks_ = kShaBlocks;
+}
 
 void Sha256::Update(std::span<const std::byte> bytes) {
   const size_t held = bytes_ % 64;

@@ -30,7 +30,7 @@ class Sha256 {
  private:
   using Blocks = void (*)(uint32_t* state, const std::byte* blocks, size_t count);
 
-  const Blocks blocks_;
+  Blocks blocks_;
   std::array<uint32_t, 8> state_ = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                     0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
   std::array<std::byte, 64> rest_{};  // bytes that fill no block yet

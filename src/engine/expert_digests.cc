@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <memory>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -194,7 +195,9 @@ Digest SlotDigest(const model::LoadedTensors& tensors, const device::Device& dev
   const ChannelOrder order{in.cols(), in_bias.cols(), out.rows()};
   const int64_t stride = order.stride();
   const Digest sum = SumOfBlocks(channels.real, pool, [&](int64_t begin, int64_t end) {
-    std::vector<float> values(static_cast<size_t>((end - begin) * stride));
+    const auto count = static_cast<size_t>((end - begin) * stride);
+    const auto memory = std::make_unique_for_overwrite<float[]>(count);
+    const std::span<float> values(memory.get(), count);
     for (int64_t half = 0; half < 2; ++half) {
       const ValuesAt to{values.data() + half * order.row(), stride, 1};
       const Range rows{half * width + begin, half * width + end};
@@ -286,10 +289,10 @@ constexpr int64_t kPieceBytes = int64_t{4} << 20;
 Status Read(const checkpoint::Checkpoint& checkpoint, const checkpoint::TensorInfo& info, Piece* piece) {
   constexpr int64_t kReadBytes = int64_t{1} << 16;  // what a thread's cache holds
   const int64_t end = std::min(piece->offset + kPieceBytes, info.bytes);
-  std::vector<std::byte> bytes(static_cast<size_t>(std::min(kReadBytes, end - piece->offset)));
+  const auto memory = std::make_unique_for_overwrite<std::byte[]>(kReadBytes);
   HashStream hash;
   for (int64_t at = piece->offset; at < end; at += kReadBytes) {
-    bytes.resize(static_cast<size_t>(std::min(kReadBytes, end - at)));
+    const std::span<std::byte> bytes(memory.get(), static_cast<size_t>(std::min(kReadBytes, end - at)));
     TRY(checkpoint.Read(info, at, bytes));
     hash.Update(bytes);
   }

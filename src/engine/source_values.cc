@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
 #include "engine/store_weight.h"
@@ -37,11 +39,13 @@ class Reader {
   Status Read(int64_t begin, int64_t end) {
     const int64_t first = piece_.src_row + begin * piece_.row_step, stride = piece_.row_step * row_bytes_;
     TRY(blocks_.Start(checkpoint_, weight_, first, (end - begin - 1) * piece_.row_step + 1));
-    bytes_.resize(static_cast<size_t>((end - begin - 1) * stride + wanted_));
-    TRY(checkpoint_.Read(*weight_.weight, first * row_bytes_ + CodeBytes(weight_, begin_), bytes_));
+    const auto size = static_cast<size_t>((end - begin - 1) * stride + wanted_);
+    const auto memory = std::make_unique_for_overwrite<std::byte[]>(size);
+    const std::span<std::byte> bytes(memory.get(), size);
+    TRY(checkpoint_.Read(*weight_.weight, first * row_bytes_ + CodeBytes(weight_, begin_), bytes));
     for (int64_t i = begin; i < end; ++i) {
-      const auto codes = std::span<const std::byte>(bytes_).subspan(static_cast<size_t>((i - begin) * stride),
-                                                                    static_cast<size_t>(wanted_));
+      const std::span<const std::byte> codes =
+          bytes.subspan(static_cast<size_t>((i - begin) * stride), static_cast<size_t>(wanted_));
       TRY_ASSIGN(const std::span<const float> values,
                  blocks_.Values(piece_.src_row + i * piece_.row_step, begin_, end_ - begin_, codes));
       Put(i, values.data() + piece_.src_col - begin_);
@@ -66,7 +70,6 @@ class Reader {
   int64_t begin_ = 0, end_ = 0;  // columns that are read: whole units
   int64_t row_bytes_ = 0, wanted_ = 0;
   RowBlocks blocks_;
-  std::vector<std::byte> bytes_;
 };
 
 }  // namespace
