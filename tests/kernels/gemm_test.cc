@@ -21,7 +21,8 @@ constexpr int64_t kLimitOnGrid = int64_t{1} << 50;
 PackedShape Shape(uint64_t number, int64_t n, int64_t k, int64_t leaf) {
   const WeightFormatRow& format = Formats()[number % Formats().size()];
   const uint64_t step = leaf % 32 == 0 ? 32 : 6;
-  const int64_t phase = format.columns == 2 ? 0 : static_cast<int64_t>(number / 16 * step) % format.columns;
+  const int64_t phase =
+      format.columns == 2 ? 0 : static_cast<int64_t>(number / 16 * step % static_cast<uint64_t>(format.columns));
   return {format.format, n, k, leaf, phase};
 }
 
