@@ -133,6 +133,7 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
     Json line = {{"model", flags.engine.layout.model},
                  {"ranks", layout.ranks},
                  {"context", layout.context.ranks},
+                 {"sequence_parallel", layout.sequence_parallel},
                  {"stages", layout.stages.size()},
                  {"replicas", layout.replicas},
                  {"numerics", series.numerics},

@@ -40,6 +40,9 @@ void LayoutFlags::Add(CLI::App* app) {
                   "contiguous: of every stretch one chunk for each share; zigzag: an early and a late one");
   app->add_option("--cp-stretch", context_stretch,
                   "positions that are split together; 0: so many that a chunk is 64 positions");
+  app->add_flag(
+      "--sp,--sequence-parallel", sequence_parallel,
+      "ranks that cut a layer share out its rows, by their positions, for residual stream, norms and routers");
   app->add_option("--pp,--pipeline-parallel-size", stages,
                   "pipeline stages, each of so many ranks and of consecutive layers, dealt by their weights");
   RefuseEmpty(app->add_option("--pp-layers", stage_layers,
@@ -64,6 +67,7 @@ Result<plan::LayoutOptions> LayoutFlags::Options() const {
   options.context = context;
   TRY_ASSIGN(options.context_split, plan::ParseSequenceSplit(context_split));
   options.context_stretch = context_stretch;
+  options.sequence_parallel = sequence_parallel;
   options.stages = stages;
   TRY_ASSIGN(const std::vector<std::string> layers, ParseLists(stage_layers, "--pp-layers"));
   for (const std::string& text : layers) {

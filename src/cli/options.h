@@ -25,6 +25,7 @@ struct LayoutFlags {
   int64_t context = 1;
   std::string context_split = "contiguous";
   int64_t context_stretch = 0;
+  bool sequence_parallel = false;
   int64_t stages = 1;
   std::vector<std::string> stage_layers;
   int64_t replicas = 1;

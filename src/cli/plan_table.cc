@@ -130,6 +130,16 @@ std::string ContextText(const plan::Layout& layout) {
       context.ranks, plan::SequenceSplitName(context.split), context.stretch);
 }
 
+// Who keeps which rows, where they are dealt.
+std::string SequenceText(const plan::Layout& layout) {
+  if (!layout.sequence_parallel || layout.ranks == 1) return "";
+  return fmt::format(
+      "rows of a step are dealt to the {} ranks that cut a layer, by their positions: each keeps the residual stream "
+      "of "
+      "its own, and norms and routers run on these\n",
+      layout.ranks);
+}
+
 std::string CollectiveTable(const plan::LayoutCost& cost) {
   Table table({Align::kLeft, Align::kRight, Align::kRight, Align::kRight, Align::kRight},
               {"collective", "per step", "elements", "exact", "fast"});
@@ -164,7 +174,7 @@ std::string RenderLayoutTable(const plan::Geometry& geometry, const plan::Layout
     text += fmt::format("experts live by the map {}, {}\n", Quote(layout.placement->version),
                         layout.placement->ContentDigest());
   }
-  text += "\n" + RankTable(layout, cost) + ContextText(layout);
+  text += "\n" + RankTable(layout, cost) + ContextText(layout) + SequenceText(layout);
   text += fmt::format("\nof the ideal 1/{}: weights {}, step {} ({} on the critical path), KV cache {}\n",
                       layout.shards.size(), Times(cost.weight_factor), Times(cost.step_factor),
                       Bytes(cost.critical_bytes), Times(cost.kv_factor));

@@ -31,10 +31,11 @@ bool ChangesSums(FaultKind kind) {
          kind == FaultKind::kFallback;
 }
 
-// What a sum of T is made of.
+// What a sum of T over `ranks` is made of.
 template <class T>
-CollectiveFacts FactsOf() {
+CollectiveFacts FactsOf(int64_t ranks) {
   CollectiveFacts facts;
+  facts.ranks = ranks;
   facts.kind = "all-reduce";
   if constexpr (std::is_same_v<T, float>) {
     facts.payload = facts.accumulate = "f32";
@@ -122,6 +123,19 @@ Status Communicator::AllReduce(std::span<int64_t> values) { return Reduce(values
 Status Communicator::AllReduce(std::span<float> values) { return Reduce(values); }
 Status Communicator::AllReduce(std::span<uint32_t> values) { return Reduce(values); }
 
+Result<std::span<int64_t>> Communicator::ReduceRows(std::span<int64_t> values, int64_t columns,
+                                                    std::span<const RowRun> runs) {
+  return ReduceOwn(values, columns, runs);
+}
+Result<std::span<float>> Communicator::ReduceRows(std::span<float> values, int64_t columns,
+                                                  std::span<const RowRun> runs) {
+  return ReduceOwn(values, columns, runs);
+}
+Result<std::span<uint32_t>> Communicator::ReduceRows(std::span<uint32_t> values, int64_t columns,
+                                                     std::span<const RowRun> runs) {
+  return ReduceOwn(values, columns, runs);
+}
+
 // The planted mistakes that touch a part before it is handed over.
 template <class T>
 void Communicator::Spoil(std::span<T> part) {
@@ -145,7 +159,7 @@ Status Communicator::Reduce(std::span<T> values) {
   const Timer timer(this);
   last_ = {};
   if (size() == 1 && (fault_.kind == FaultKind::kNone || fault_.rank < 0)) return {};
-  if (size() > 1) last_ = FactsOf<T>();
+  if (size() > 1) last_ = FactsOf<T>(size());
   if constexpr (std::is_same_v<T, float>) {
     if (compressed_ && size() > 1) return ReduceCompressed(values);
   }
@@ -165,6 +179,44 @@ Status Communicator::Reduce(std::span<T> values) {
   TRY(actual == Algorithm::kOneShot ? ReduceOneShot(values) : ReduceByShares(values, forms.Of(actual)));
   if constexpr (!std::is_same_v<T, uint32_t>) ++site_;
   return {};
+}
+
+// Every rank takes the parts of its own rows from all slots, so there is one way, whatever the size.
+template <class T>
+Result<std::span<T>> Communicator::ReduceOwn(std::span<T> values, int64_t columns, std::span<const RowRun> runs) {
+  if (HasAll(runs)) {
+    TRY(Reduce(values));
+    return values;
+  }
+  CHECK(device_.backend() == Backend::kCpu && !compressed_);
+  const Timer timer(this);
+  last_ = FactsOf<T>(size());
+  last_.kind = "reduce-scatter";
+  last_.configured = last_.actual = AlgorithmName(Algorithm::kOneShot);
+  const int64_t rows = static_cast<int64_t>(values.size()) / columns;
+  const int64_t most =
+      std::clamp<int64_t>(kHostPieceBytes / static_cast<int64_t>(sizeof(T)) / columns, 1, RowsAtOnce<T>(columns));
+  const auto rows_of = [&](int64_t begin, int64_t end) {
+    return values.subspan(static_cast<size_t>(begin * columns), static_cast<size_t>((end - begin) * columns));
+  };
+  int64_t done = 0;
+  for (int64_t first = 0; first < rows; first += most) {
+    const int64_t last = std::min(first + most, rows);
+    TRY_ASSIGN(const int64_t parity, NextSlots());
+    ShowPart<T>(rows_of(first, last), parity);
+    TRY(group_->Barrier(rank_));
+    // What is written here stands before the end of this piece: no later part is lost.
+    for (const RowRun& run : runs) {
+      const int64_t begin = std::clamp(run.begin, first, last), end = std::clamp(run.begin + run.count, first, last);
+      if (run.rank != rank_ || begin == end) continue;
+      Sum<T>(parity, (begin - first) * columns, rows_of(done, done + end - begin));
+      done += end - begin;
+    }
+  }
+  const std::span<T> rest = rows_of(done, rows);
+  std::fill(rest.begin(), rest.end(), T{});
+  if constexpr (!std::is_same_v<T, uint32_t>) ++site_;
+  return rows_of(0, done);
 }
 
 // Every rank adds the groups of a share, its own codes among the others', so that all end with the same bits.
@@ -210,7 +262,7 @@ bool Communicator::JoinsNorm(const kernels::AddNorm::Args& args) const {
 Status Communicator::AllReduceAddNorm(const kernels::AddNorm::Args& args) {
   CHECK(JoinsNorm(args));
   const Timer timer(this);
-  last_ = args.sums_fast == nullptr ? FactsOf<int64_t>() : FactsOf<float>();
+  last_ = args.sums_fast == nullptr ? FactsOf<int64_t>(size()) : FactsOf<float>(size());
   if (group_->aborted()) return group_->AbortError();
   last_.configured = last_.actual = AlgorithmName(Algorithm::kOneShot);
   peer_->SumAddNorm(args);
@@ -305,7 +357,7 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
                                    std::span<float> full) {
   const Timer timer(this);
   last_ = size() == 1 ? CollectiveFacts()
-                      : CollectiveFacts{"gather", "pieces", "pieces", "columns", "f32", "none", "nowhere"};
+                      : CollectiveFacts{size(), "gather", "pieces", "pieces", "columns", "f32", "none", "nowhere"};
   // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
   const int64_t most =
       (peer_ != nullptr ? kPeerPieceBytes : kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));

@@ -3,6 +3,7 @@
 // by the same code. Sums are made here and nowhere else.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "base/clock.h"
 #include "base/result.h"
 #include "comm/fault.h"
@@ -30,11 +32,33 @@ struct ColumnRange {
   int64_t begin = 0;  // where they belong in a full row
 };
 
-/// Rows [begin, begin + count) of all rows, which one rank has.
+/// Whom rows are of that every rank of a group has.
+inline constexpr int64_t kEveryRank = -1;
+
+/// Rows [begin, begin + count) of all rows, which one rank has, or every rank.
 struct RowRun {
   int64_t rank = 0;
   int64_t begin = 0, count = 0;
 };
+
+/// The number of all rows of ascending runs without gaps.
+inline int64_t AllRows(std::span<const RowRun> runs) {
+  return runs.empty() ? 0 : runs.back().begin + runs.back().count;
+}
+/// Those that `rank` has.
+inline int64_t RowsOf(std::span<const RowRun> runs, int64_t rank) {
+  int64_t rows = 0;
+  for (const RowRun& run : runs) rows += run.rank == rank || run.rank == kEveryRank ? run.count : 0;
+  return rows;
+}
+
+/// Rows of `columns` elements of type T that pass through a slot at a time; at least one must.
+template <class T>
+int64_t RowsAtOnce(int64_t columns) {
+  const int64_t rows = kSlotBytes / static_cast<int64_t>(sizeof(T)) / std::max<int64_t>(1, columns);
+  CHECK(rows > 0);
+  return rows;
+}
 
 /// Rows of float32 in memory of the processor, `stride` apart.
 struct RowsView {
@@ -44,7 +68,8 @@ struct RowsView {
 
 /// How a collective was made, as the code that made it says. All texts are literals.
 struct CollectiveFacts {
-  std::string_view kind = "none";        // all-reduce, gather; none: nothing to do in a group of one
+  int64_t ranks = 1;                     // that took part
+  std::string_view kind = "none";        // all-reduce, reduce-scatter, gather; none: nothing to do in a group of one
   std::string_view configured = "none";  // the algorithm that its size asks for
   std::string_view actual = "none";      // the one that ran
   std::string_view order = "none";       // in which parts were added
@@ -123,6 +148,35 @@ class Communicator {
   /// then holds is not said. Errors:  kPeer.
   Status AllReduceAddNorm(const kernels::AddNorm::Args& args);
 
+  /// Whether this rank has all of the rows, as every other one has then; of no runs, too.
+  bool HasAll(std::span<const RowRun> runs) const {
+    return size() == 1 ||
+           std::all_of(runs.begin(), runs.end(), [](const RowRun& run) { return run.rank == kEveryRank; });
+  }
+
+  /// AllReduce of which every rank needs its own rows alone.
+  ///   values   [rows, columns] on every rank, in memory of the processor unless every rank has every row
+  ///   runs     of all rows, ascending and without gaps, the same on all ranks; none: every rank has every row
+  ///   returns  the sums of this rank's rows in the order of its runs, dense: the first of `values`, whose others are
+  ///            zero then
+  /// Errors:    kPeer.
+  Result<std::span<int64_t>> ReduceRows(std::span<int64_t> values, int64_t columns, std::span<const RowRun> runs);
+  Result<std::span<float>> ReduceRows(std::span<float> values, int64_t columns, std::span<const RowRun> runs);
+  Result<std::span<uint32_t>> ReduceRows(std::span<uint32_t> values, int64_t columns, std::span<const RowRun> runs);
+  /// The same of rows that are complete on every rank: nothing is added, and nothing moves between ranks.
+  template <class T>
+  std::span<T> OwnRows(std::span<T> values, int64_t columns, std::span<const RowRun> runs) {
+    last_ = {};
+    if (HasAll(runs)) return values;
+    CHECK(device_.backend() == Backend::kCpu);
+    auto to = values.begin();
+    for (const RowRun& run : runs) {
+      if (run.rank == rank_) to = std::copy_n(values.begin() + run.begin * columns, run.count * columns, to);
+    }
+    std::fill(to, values.end(), T{});
+    return {values.begin(), to};
+  }
+
   /// Gathers column ranges of a matrix on rank 0.
   ///   full     rank 0: [rows, full_columns] float32; others: empty
   /// Errors:    kPeer.
@@ -138,7 +192,7 @@ class Communicator {
   ///   columns  of a row, which fits into a slot (kSlotBytes)
   ///   runs     of all rows, ascending and without gaps; the same on all ranks
   ///   all      memory for all rows, dense
-  ///   returns  them: there, or where they are when the group is one rank
+  ///   returns  them: there, or where they are when this rank has them all
   /// Errors:    kPeer.
   Result<RowsView> GatherRows(const RowsView& own, int64_t columns, std::span<const RowRun> runs, std::span<float> all);
 
@@ -196,6 +250,11 @@ class Communicator {
   void ShowPart(std::span<const T> values, int64_t parity);
   template <class T>
   void Sum(int64_t parity, int64_t begin, std::span<T> out);
+  template <class T>
+  Result<std::span<T>> ReduceOwn(std::span<T> values, int64_t columns, std::span<const RowRun> runs);
+  // Puts this rank's part of a piece of a sum into its slot.
+  template <class T>
+  void ShowPart(std::span<T> values, int64_t parity);
   template <class T>
   void Spoil(std::span<T> part);
   // Where a sum is made before it goes to `values`: there, or in memory of the host.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of a matrix that the ranks of a context group have between them: brought together, and sent back.
+// Rows of ranks that come together, and go back.
 #include <algorithm>
 
 #include "base/check.h"
@@ -9,26 +9,14 @@ namespace trivet::comm {
 namespace {
 
 // How rows come together, and go back.
-constexpr CollectiveFacts kRowsMoved{"gather", "pieces", "pieces", "rows", "f32", "none", "nowhere"};
+CollectiveFacts RowsMoved(int64_t ranks) {
+  return {ranks, "gather", "pieces", "pieces", "rows", "f32", "none", "nowhere"};
+}
 
 RowsView RowsFrom(const RowsView& rows, int64_t first) { return {rows.data + first * rows.stride, rows.stride}; }
 
 void CopyRows(const RowsView& from, int64_t count, int64_t columns, float* to, int64_t to_stride) {
   for (int64_t i = 0; i < count; ++i) std::copy_n(from.data + i * from.stride, columns, to + i * to_stride);
-}
-
-// Rows that pass through a slot at a time.
-int64_t RowsAtOnce(int64_t columns) {
-  const int64_t rows = kSlotBytes / static_cast<int64_t>(sizeof(float)) / std::max<int64_t>(1, columns);
-  CHECK(rows > 0);
-  return rows;
-}
-
-// Rows that every rank has.
-std::vector<int64_t> RowCounts(std::span<const RowRun> runs, int64_t ranks) {
-  std::vector<int64_t> counts(static_cast<size_t>(ranks));
-  for (const RowRun& run : runs) counts[static_cast<size_t>(run.rank)] += run.count;
-  return counts;
 }
 
 }  // namespace
@@ -37,6 +25,7 @@ void Communicator::ShowRows(const RowsView& rows, int64_t count, int64_t columns
   auto* slot = reinterpret_cast<float*>(group_->slot(rank_, parity));
   CopyRows(rows, count, columns, slot, columns);
   if (!fault_.Hits(FaultKind::kHandBF16, rank_)) return;
+  last_.round_at = "bf16, before they are shown";
   std::transform(slot, slot + count * columns, slot, RoundedToBF16);
 }
 
@@ -46,18 +35,20 @@ RowsView Communicator::ShownRows(int64_t rank, int64_t columns, int64_t parity) 
 
 Result<RowsView> Communicator::GatherRows(const RowsView& own, int64_t columns, std::span<const RowRun> runs,
                                           std::span<float> all) {
-  last_ = size() == 1 ? CollectiveFacts() : kRowsMoved;
-  if (size() == 1) return own;
+  last_ = {};
+  if (HasAll(runs)) return own;
+  last_ = RowsMoved(size());
   const Timer timer(this);
-  const int64_t most = RowsAtOnce(columns);
-  const std::vector<int64_t> counts = RowCounts(runs, size());
-  const int64_t longest = *std::max_element(counts.begin(), counts.end());
+  const int64_t most = RowsAtOnce<float>(columns);
+  const int64_t own_rows = RowsOf(runs, rank_);
+  int64_t longest = 0;
+  for (int64_t rank = 0; rank < size(); ++rank) longest = std::max(longest, RowsOf(runs, rank));
   for (int64_t first = 0; first < longest; first += most) {
     TRY_ASSIGN(const int64_t parity, NextSlots());
-    const int64_t shown = std::clamp<int64_t>(counts[static_cast<size_t>(rank_)] - first, 0, most);
+    const int64_t shown = std::clamp<int64_t>(own_rows - first, 0, most);
     ShowRows(RowsFrom(own, first), shown, columns, parity);
     TRY(group_->Barrier(rank_));
-    std::vector<int64_t> passed(counts.size());  // rows of every rank in the runs so far
+    std::vector<int64_t> passed(static_cast<size_t>(size()));  // rows of every rank in the runs so far
     for (const RowRun& run : runs) {
       int64_t& at = passed[static_cast<size_t>(run.rank)];
       const int64_t begin = std::clamp(first, at, at + run.count), end = std::clamp(first + most, at, at + run.count);
@@ -74,16 +65,17 @@ Result<RowsView> Communicator::GatherRows(const RowsView& own, int64_t columns, 
 
 Result<std::span<float>> Communicator::ReturnRows(std::span<float> all, int64_t units, int64_t width,
                                                   std::span<const RowRun> runs, std::span<float> own) {
-  last_ = size() == 1 ? CollectiveFacts() : kRowsMoved;
+  last_ = {};
   if (size() == 1) return all;
+  last_ = RowsMoved(size());
   const Timer timer(this);
   const auto columns_of = [&](int64_t rank) {
     const Share share = ShareOf(units, size(), rank);
     return Share{share.begin * width, share.end * width};
   };
-  const int64_t most = RowsAtOnce((units + size() - 1) / size() * width), full = units * width;
+  const int64_t most = RowsAtOnce<float>((units + size() - 1) / size() * width), full = units * width;
   const RowsView whole{all.data(), full};
-  const int64_t rows = runs.empty() ? 0 : runs.back().begin + runs.back().count;
+  const int64_t rows = AllRows(runs);
   const Share mine = columns_of(rank_);
   for (int64_t first = 0; first < rows; first += most) {
     TRY_ASSIGN(const int64_t parity, NextSlots());

@@ -28,6 +28,8 @@ constexpr KindRow kKinds[] = {{"partial-bf16", FaultKind::kPartialBF16},
                               {"combine-order", FaultKind::kCombineOrder},
                               {"split-kv", FaultKind::kSplitKV},
                               {"moved-map", FaultKind::kMovedMap},
+                              {"other-split", FaultKind::kOtherSplit},
+                              {"sp-first", FaultKind::kSpFirst},
                               {"other-replica", FaultKind::kOtherReplica},
                               {"die", FaultKind::kDie},
                               {"hang", FaultKind::kHang}};

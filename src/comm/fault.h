@@ -25,6 +25,8 @@ enum class FaultKind {
   kCombineOrder,  // a rank adds what its experts of layer `site` give in float32, in the order in which they come
   kSplitKV,       // a rank splits the keys of its `site`-th attention layer when a step has few tokens
   kMovedMap,      // from layer `site` on, in every step, a rank has moved experts to other slots and names another map
+  kOtherSplit,    // context groups split sequences in the other way than the layout says
+  kSpFirst,       // rows are dealt to the ranks that cut a layer before context groups share them out, not after
   kOtherReplica,  // requests are computed by another replica than the one that is noted
   kDie,           // the rank exits
   kHang,          // the rank stops making progress

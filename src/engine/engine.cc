@@ -39,6 +39,12 @@ Status CheckCompression(int64_t hidden, const EngineOptions& options) {
                      "--compress-sums: expected --numerics fast, found another, whose sums lose no bit; give that, or "
                      "leave --compress-sums out");
   }
+  if (options.layout.sequence_parallel) {
+    return MakeError(
+        Code::kUnsupported,
+        "--compress-sums: expected sums that all ranks need, found --sp, with which each gets the rows that "
+        "it keeps; leave one of the two out");
+  }
   if (hidden % comm::kWhtGroup == 0) return {};
   return MakeError(Code::kUnsupported,
                    fmt::format("--compress-sums: expected a hidden width of whole groups of {}, found {}; leave it out",
@@ -404,6 +410,7 @@ Status Engine::SealProof() {
               {"level", record::LevelName(options_.proof.level)},
               {"identity", std::move(identity)},
               {"router", RouterJson(model_.geometry)},
+              {"delta_net", DeltaNetJson(model_.geometry)},
               {"layers", model_.geometry.layers.size()},
               {"hidden", model_.geometry.hidden},
               {"vocab", model_.geometry.vocab},

@@ -99,7 +99,7 @@ Json RecordedLayout(const plan::Geometry& geometry, const plan::Layout& layout, 
             {"dp", layout.replicas},
             {"pp", layout.stages.size()},
             {"ep", std::max<int64_t>(1, groups.placement.ep_size())}}},
-          {"sp", false},
+          {"sp", layout.sequence_parallel},
           {"cp_layout", plan::SequenceSplitName(layout.context.split)},
           {"cp_stretch", layout.context.stretch},
           {"split_order", Json::array({"cp", "sp"})},
@@ -117,6 +117,7 @@ Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record
       return std::pair(shard.vocab.begin, shard.vocab.begin + shard.vocab.real);
     });
   }
+  if (site != record::Site::kMixer && site != record::Site::kChannels) return {{"unit", "row"}, {"by", "position"}};
   const plan::LayerGeometry& kind = geometry.layers[static_cast<size_t>(layer)];
   if (site == record::Site::kMixer && kind.mixer == plan::Mixer::kDeltaNet) {
     return Ranges(layout, "value head", [](const RankShard& shard) {
@@ -165,6 +166,14 @@ Json RouterJson(const plan::Geometry& geometry) {
           {"groups_kept", router.groups_kept},
           {"tie_break", "lower expert"},
           {"gate", {{"sharded", false}, {"hidden", geometry.hidden}, {"experts", geometry.moe.experts}}}};
+}
+
+Json DeltaNetJson(const plan::Geometry& geometry) {
+  Json layers = Json::array();
+  for (size_t i = 0; i < geometry.layers.size(); ++i) {
+    if (geometry.layers[i].mixer == plan::Mixer::kDeltaNet) layers.push_back(i);
+  }
+  return {{"layers", layers}};
 }
 
 Json RequestsJson(const std::vector<RecordedRequest>& requests) {

@@ -47,7 +47,8 @@ ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout
 record::LogOptions LogOptionsOf(const plan::Geometry& geometry, const plan::Layout& layout, const ProofOptions& options,
                                 const std::string& contract);
 
-/// Which units of the axis summed at a site each rank of a stage holds; null where there are none.
+/// Which units of the axis summed at a site each rank of a stage holds; where rows come together, by what they are
+/// shared out; null where there are none.
 Json OwnersOf(const plan::Geometry& geometry, const plan::Layout& layout, record::Site site, int64_t layer);
 
 /// A request of the run.
@@ -68,6 +69,9 @@ Result<Json> IdentityJson(const OpenedModel& model, const std::string& contract,
 
 /// What the router is.
 Json RouterJson(const plan::Geometry& geometry);
+
+/// Which layers have a state.
+Json DeltaNetJson(const plan::Geometry& geometry);
 
 /// The requests, with the positions that were computed of each.
 Json RequestsJson(const std::vector<RecordedRequest>& requests);

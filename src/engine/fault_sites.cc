@@ -60,13 +60,23 @@ Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, co
     return MakeError(Code::kUsage, fmt::format("--fault: expected a rank from 0 to {}, found {}; choose one that runs",
                                                layout.world() - 1, fault.rank));
   }
-  if (fault.kind == FaultKind::kHandBF16 && layout.context.ranks == 1 &&
+  const bool deals = layout.sequence_parallel && layout.ranks > 1;
+  if (fault.kind == FaultKind::kHandBF16 && layout.context.ranks == 1 && !deals &&
       layout.At(fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size())) {
     return MakeError(
         Code::kUsage,
         fmt::format("--fault: expected a rank that hands rows on, found {}, which is one of the last stage; "
-                    "choose one of another, or give --pp or --cp",
+                    "choose one of another, or give --pp, --cp or --sp",
                     fault.rank));
+  }
+  if (fault.kind == FaultKind::kOtherSplit && layout.context.ranks == 1) {
+    return MakeError(Code::kUsage,
+                     "--fault: expected sequences that are split in another way, found whole ones; give --cp");
+  }
+  if (fault.kind == FaultKind::kSpFirst && (layout.context.ranks == 1 || !deals)) {
+    return MakeError(
+        Code::kUsage,
+        "--fault: expected rows that are shared out twice, found once at most; give --ranks, --sp and --cp");
   }
   if (fault.kind == FaultKind::kOtherReplica && layout.replicas == 1) {
     return MakeError(Code::kUsage, "--fault: expected another replica to give requests to, found one; give --dp");

@@ -81,6 +81,12 @@ constexpr Setter kSetters[] = {
      }},
     {"parallel.cp_stretch", "parallel.cp_stretch", Scope::kProcess,
      [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.context_stretch); }},
+    {"parallel.sp", "parallel.sp", Scope::kProcess,
+     [](const AskedKnob& asked, EngineOptions* options) -> Status {
+       if (!asked.value.is_boolean()) return WrongValue(asked, "true or false");
+       options->layout.sequence_parallel = asked.value.get<bool>();
+       return {};
+     }},
     {"parallel.pp", "parallel.pp", Scope::kProcess,
      [](const AskedKnob& asked, EngineOptions* options) { return SetWhole(asked, &options->layout.stages); }},
     {"parallel.dp", "parallel.dp", Scope::kProcess,
@@ -171,6 +177,12 @@ std::vector<Knob> LayoutKnobs(const LiveEngine& live) {
                    split.stretch,
                    kLayout,
                    asked.context_stretch == 0});
+  knobs.push_back({"parallel.sp",
+                   {},
+                   asked.sequence_parallel,
+                   live.layout.sequence_parallel,
+                   live.worker.rows().dealt,
+                   "split that rows are shared out by"});
   knobs.push_back({"parallel.pp",
                    {},
                    asked.stages,

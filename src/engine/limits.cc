@@ -44,9 +44,15 @@ Status CheckOptions(const EngineOptions& options, int64_t longest) {
                                              options.memory_fraction));
 }
 
-// Whether what ranks of a context group show each other of a row passes through a slot.
+// Whether what ranks show each other of a row passes through a slot.
 Status CheckRows(const plan::Geometry& geometry, const plan::Layout& layout) {
   constexpr int64_t kMostElements = comm::kSlotBytes / static_cast<int64_t>(sizeof(float));
+  const int64_t row = std::max(2 * geometry.hidden, geometry.moe.experts + 1);  // parts of sums have 8 bytes
+  if (layout.sequence_parallel && layout.ranks > 1 && row > kMostElements) {
+    return MakeError(
+        Code::kUnsupported,
+        fmt::format("--sp: expected at most {} elements of a row, found {}; leave it out", kMostElements, row));
+  }
   int64_t widest = 0;
   for (const plan::RankShard& shard : layout.shards) {
     const plan::DeltaNetGeometry& delta = geometry.delta_net;
@@ -166,10 +172,10 @@ class Sizing {
 }  // namespace
 
 Status CheckBackend(const plan::Layout& layout, Backend backend) {
-  if (backend == Backend::kCpu || layout.world() == layout.ranks) return {};
+  if (backend == Backend::kCpu || (layout.world() == layout.ranks && !layout.sequence_parallel)) return {};
   return MakeError(
       Code::kUnsupported,
-      "--cp, --pp, --dp: expected ranks on the processor, found --backend cuda, where whole sequences, one "
+      "--cp, --sp, --pp, --dp: expected ranks on the processor, found --backend cuda, where whole sequences, one "
       "stage and one replica run; leave them out, or use --backend cpu");
 }
 
@@ -216,12 +222,12 @@ Result<EngineSizes> MakeSizes(const plan::Geometry& geometry, const plan::Layout
     const plan::RankShard& shard = layout.ShardOf(rank);
     plan::RankMemory memory;
     memory.weights = cost.ranks[static_cast<size_t>(rank) % cost.ranks.size()].weight_bytes;
-    memory.scratch = model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(limits));
+    memory.scratch = model::Model::WorkspaceBytes(geometry, shard, StepSizeOf(layout, limits));
     if (options.backend != Backend::kCpu) memory.scratch += comm::PeerTransport::Bytes(layout.ranks);
     // Rank 0 has the logits of all replicas, and the first rank of every share of a last stage those of its rows; where
     // these are all rows of its replica, rank 0 has them once.
     const bool gathers = shard.stage.last && layout.At(rank).tp == 0;
-    const bool once = rank == 0 && layout.context.ranks == 1;
+    const bool once = rank == 0 && layout.context.ranks == 1 && (layout.ranks == 1 || !layout.sequence_parallel);
     memory.scratch += (rank == 0 ? layout.replicas * logits : 0) + (gathers && !once ? logits : 0);
     sizes.memory.ranks.push_back(memory);
   }

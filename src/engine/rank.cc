@@ -8,7 +8,6 @@
 #include <csignal>
 
 #include "engine/expert_digests.h"
-#include "engine/step_share.h"
 #include "proof/rank_files.h"
 
 namespace trivet::engine {
@@ -51,6 +50,27 @@ std::span<float> WordsOf(std::span<uint64_t> keys) {
   return {reinterpret_cast<float*>(keys.data()), keys.size() * sizeof(uint64_t) / sizeof(float)};
 }
 
+// The rows of a run list, one behind the other, that `rank` has.
+std::vector<int32_t> RowsKept(std::span<const comm::RowRun> runs, int64_t rank) {
+  std::vector<int32_t> rows;
+  for (const comm::RowRun& run : runs) {
+    if (run.rank != rank && run.rank != comm::kEveryRank) continue;
+    for (int64_t i = 0; i < run.count; ++i) rows.push_back(static_cast<int32_t>(run.begin + i));
+  }
+  return rows;
+}
+
+// By which split the ranks work: that of their layout, unless the planted fault is that they do not.
+plan::RowSplit SplitOf(const plan::Layout& layout, const comm::Fault& fault) {
+  plan::RowSplit rows = layout.Rows();
+  if (fault.kind == comm::FaultKind::kSpFirst) rows.context_first = false;
+  if (fault.kind == comm::FaultKind::kOtherSplit) {
+    const bool zigzag = rows.context.split == plan::SequenceSplit::kZigzag;
+    rows.context.split = zigzag ? plan::SequenceSplit::kContiguous : plan::SequenceSplit::kZigzag;
+  }
+  return rows;
+}
+
 // The tokens of a step by the names that no schedule changes.
 std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
   std::vector<int64_t> tokens(plan.tokens.size(), record::kPadding);
@@ -61,6 +81,14 @@ std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
     }
   }
   return tokens;
+}
+
+// Who keeps which of the head's rows: those of logits, and the greedy ones behind them.
+std::vector<comm::RowRun> HeadRuns(const StepShares& keepers) {
+  std::vector<comm::RowRun> runs = keepers.logits;
+  const int64_t logits = comm::AllRows(runs);
+  for (const comm::RowRun& run : keepers.greedy) runs.push_back({run.rank, logits + run.begin, run.count});
+  return runs;
 }
 
 // The spans as layers see them.
@@ -74,8 +102,10 @@ std::vector<kernels::TokenSpan> SpansOf(const sched::StepPlan& step, std::span<c
 
 }  // namespace
 
-model::StepSize StepSizeOf(const sched::SchedulerLimits& limits) {
-  return {limits.max_step_tokens, limits.max_logits_rows, limits.max_sequences * sched::PagesFor(limits.max_context)};
+model::StepSize StepSizeOf(const plan::Layout& layout, const sched::SchedulerLimits& limits) {
+  const int64_t dealt = layout.sequence_parallel && layout.ranks > 1 ? limits.max_step_tokens : 0;
+  return {limits.max_step_tokens, limits.max_logits_rows, limits.max_sequences * sched::PagesFor(limits.max_context),
+          dealt};
 }
 
 kernels::Target TargetOf(const device::Device& device) {
@@ -91,6 +121,9 @@ RankWorker::RankWorker(const OpenedModel& model, const plan::Layout& layout, con
       opened_(model),
       layout_(layout),
       place_(layout.At(comms_.world.rank())),
+      rows_(SplitOf(layout, options.fault)),
+      computer_([this](int64_t position) { return rows_.OwnerOf(position).context; }),
+      keeper_([this](int64_t position) { return rows_.OwnerOf(position).rank; }),
       shard_(layout.ShardOf(comms_.world.rank())) {}
 
 Result<std::unique_ptr<RankWorker>> RankWorker::Make(const OpenedModel& model, const plan::Layout& layout,
@@ -108,10 +141,10 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
   const sched::SchedulerLimits& limits = options_.limits;
   TRY_ASSIGN(device_, device::Device::Open(options_.backend, rank));
   TRY_ASSIGN(kernels_, kernels::SelectKernels(TargetOf(device_), options_.kernels));
-  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard_, StepSizeOf(limits)));
+  const model::StepSize step = StepSizeOf(layout_, limits);
+  TRY_ASSIGN(tables_, model::Tables::Make(device_, geometry, shard_, step));
   TRY_ASSIGN(device::Buffer scratch,
-             device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard_, StepSizeOf(limits)),
-                                  "scratch memory"));
+             device::Buffer::Make(device_, model::Model::WorkspaceBytes(geometry, shard_, step), "scratch memory"));
   workspace_ = device::Workspace(std::move(scratch));
   TRY_ASSIGN(caches_, cache::Caches::Make(device_, geometry, shard_,
                                           {limits.pages, limits.max_sequences + limits.snapshots, limits.prefill_chunk,
@@ -183,21 +216,32 @@ Status RankWorker::RunStep(const JointStep& step, std::span<const model::StepOut
   CHECK(static_cast<int64_t>(step.plans.size()) == layout_.replicas);
   TRY(CommitFault(steps_++));
   const sched::StepPlan& plan = step.plans[static_cast<size_t>(place_.dp)];
-  const sched::StepPlan share = ShareOf(plan, layout_.context, place_.cp);
-  const model::StepOutput own = OwnOutput(step, share, outputs);
-  if (!plan.spans.empty()) TRY(Compute(plan, share, own));
+  const Shares shares = SharesOfStep(plan);
+  const model::StepOutput own = OwnOutput(step, shares, outputs);
+  if (!plan.spans.empty()) TRY(Compute(plan, shares, own));
   return Collect(step, outputs, own);
 }
 
-// Where this rank writes: at once to where rank 0 wants it when it is that one and has all rows of its replica.
-model::StepOutput RankWorker::OwnOutput(const JointStep& step, const sched::StepPlan& share,
+RankWorker::Shares RankWorker::SharesOfStep(const sched::StepPlan& plan) const {
+  Shares shares;
+  shares.computed = ShareOf(plan, computer_, place_.cp);
+  shares.kept = ShareOf(shares.computed, keeper_, place_.tp);
+  shares.computers = SharesOf(plan, computer_);
+  shares.keepers = SharesOf(shares.computed, keeper_);
+  return shares;
+}
+
+// Where this rank writes: at once to where rank 0 wants it when it is that one and has all rows of its replica. Logits
+// come together on the first rank of those that cut a layer, and hidden states are with whoever keeps the rows, or with
+// the first one.
+model::StepOutput RankWorker::OwnOutput(const JointStep& step, const Shares& shares,
                                         std::span<const model::StepOutput> outputs) {
-  if (place_.tp != 0) return {};
-  const size_t logits = shard_.stage.last ? static_cast<size_t>(share.logits_rows * opened_.geometry.vocab) : 0;
-  const size_t greedy = shard_.stage.last ? share.greedy.size() : 0;
-  const int64_t layers = step.hidden ? shard_.stage.layers() : 0;
-  const size_t hidden = share.tokens.size() * static_cast<size_t>(layers * opened_.geometry.hidden);
-  if (!outputs.empty() && share.tokens.size() == step.plans[0].tokens.size()) {
+  const bool first = place_.tp == 0, heads = first && shard_.stage.last;
+  const size_t logits = heads ? static_cast<size_t>(shares.computed.logits_rows * opened_.geometry.vocab) : 0;
+  const size_t greedy = heads ? shares.computed.greedy.size() : 0;
+  const int64_t layers = step.hidden && (first || rows_.dealt) ? shard_.stage.layers() : 0;
+  const size_t hidden = shares.kept.tokens.size() * static_cast<size_t>(layers * opened_.geometry.hidden);
+  if (!outputs.empty() && shares.kept.tokens.size() == step.plans[0].tokens.size()) {
     return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden), outputs[0].greedy.first(greedy)};
   }
   logits_.resize(logits);
@@ -212,18 +256,21 @@ Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOut
   const int64_t last = static_cast<int64_t>(layout_.stages.size()) - 1;
   for (size_t d = 0; d < step.plans.size(); ++d) {
     const auto replica = static_cast<int64_t>(d);
-    const StepShares shares = SharesOf(step.plans[d], layout_.context);
+    // Ranks of a stage are numbered by their share, and in it by what they cut of a layer.
+    const auto computes = [this](int64_t position) { return computer_(position) * layout_.ranks; };
+    const auto keeps = [&](int64_t position) { return computes(position) + std::max<int64_t>(0, keeper_(position)); };
     const model::StepOutput all = outputs.empty() ? model::StepOutput() : outputs[d];
-    TRY(CollectRows(shares.logits, {0, 0, last, replica}, opened_.geometry.vocab, all.logits, own.logits));
+    const StepShares heads = SharesOf(step.plans[d], computes);
+    TRY(CollectRows(heads.logits, {0, 0, last, replica}, opened_.geometry.vocab, all.logits, own.logits));
     constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
-    TRY(CollectRows(shares.greedy, {0, 0, last, replica}, kWords, WordsOf(all.greedy), WordsOf(own.greedy)));
-    if (step.hidden) TRY(CollectHidden(replica, shares.tokens, all.hidden, own.hidden));
+    TRY(CollectRows(heads.greedy, {0, 0, last, replica}, kWords, WordsOf(all.greedy), WordsOf(own.greedy)));
+    if (step.hidden) TRY(CollectHidden(replica, SharesOf(step.plans[d], keeps).tokens, all.hidden, own.hidden));
     if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(step.plans[d]), all.logits);
   }
   return forced_ == nullptr ? Status() : CollectForced();
 }
 
-// Hidden states are [layers of the stage][T, H] where they are computed, and [layers][T, H] on rank 0.
+// Hidden states are [layers of the stage][O, H] where they are computed, and [layers][T, H] on rank 0.
 Status RankWorker::CollectHidden(int64_t replica, std::span<const comm::RowRun> runs, std::span<float> all,
                                  std::span<float> own) {
   const size_t layers = opened_.geometry.layers.size(), width = all.size() / layers;
@@ -257,13 +304,15 @@ Status RankWorker::CollectForced() {
   return {};
 }
 
-// Brings rows to rank 0 from the ranks of a context group, that of `from`.
-//   all  rank 0: the rows of all; others: empty;  own: this rank's, in the order of its runs
+// Brings rows to rank 0 from the ranks of a stage, that of `from`.
+//   runs  by the number of a rank in the stage
+//   all   rank 0: the rows of all; others: empty;  own: this rank's, in the order of its runs
 Status RankWorker::CollectRows(std::span<const comm::RowRun> runs, plan::RankPlace from, int64_t width,
                                std::span<float> all, std::span<float> own) {
   const int64_t rank = comms_.world.rank();
   for (const comm::RowRun& run : runs) {
-    from.cp = run.rank;
+    from.tp = run.rank % layout_.ranks;
+    from.cp = run.rank / layout_.ranks;
     const int64_t sender = layout_.RankAt(from);
     const auto begin = static_cast<size_t>(run.begin * width), count = static_cast<size_t>(run.count * width);
     const std::span<float> to = all.empty() ? all : all.subspan(begin, count);
@@ -278,17 +327,26 @@ Status RankWorker::CollectRows(std::span<const comm::RowRun> runs, plan::RankPla
   return {};
 }
 
-Status RankWorker::Compute(const sched::StepPlan& plan, const sched::StepPlan& share, const model::StepOutput& output) {
+Status RankWorker::Compute(const sched::StepPlan& plan, const Shares& shares, const model::StepOutput& output) {
+  const sched::StepPlan& share = shares.computed;
   const std::vector<kernels::TokenSpan> spans = SpansOf(share, plan.pages), whole = SpansOf(plan, plan.pages);
   std::vector<int32_t> rows;
-  for (const sched::Span& span : share.spans) {
+  for (const sched::Span& span : shares.kept.spans) {
     for (int32_t i = span.count - span.logits_count; i < span.count; ++i) rows.push_back(span.token_begin + i);
   }
   if (forced_ != nullptr) forced_->BeginStep(GlobalTokens(share));
-  BeginLog(share);
+  BeginLog(shares);
   for (const sched::StateCopy& copy : plan.restores) caches_.CopyState(copy.from, copy.to);
-  const StepShares shares = SharesOf(plan, layout_.context);
-  TRY(model_->Forward({share.tokens, spans, plan.pages, rows, {whole, shares.tokens, plan.head_rows()}, share.greedy},
+  const std::vector<comm::RowRun> heads = HeadRuns(shares.keepers);
+  TRY(model_->Forward({share.tokens,
+                       spans,
+                       plan.pages,
+                       rows,
+                       {whole, shares.computers.tokens, plan.head_rows()},
+                       shares.kept.greedy,
+                       shares.keepers.tokens,
+                       heads,
+                       static_cast<int64_t>(shares.computed.greedy.size())},
                       output));
   for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return {};
@@ -310,8 +368,9 @@ std::vector<int64_t> RankWorker::LogitsTokens(const sched::StepPlan& plan) const
 }
 
 // Names the rows of a step by their tokens, which no schedule changes.
-void RankWorker::BeginLog(const sched::StepPlan& plan) {
+void RankWorker::BeginLog(const Shares& shares) {
   if (log_ == nullptr) return;
+  const sched::StepPlan& plan = shares.computed;
   std::vector<record::RowRecord> rows(plan.tokens.size());
   for (const sched::Span& span : plan.spans) {
     for (int32_t i = 0; i < span.count; ++i) {
@@ -320,7 +379,9 @@ void RankWorker::BeginLog(const sched::StepPlan& plan) {
       rows[row] = {token, static_cast<uint32_t>(plan.step), static_cast<uint32_t>(row), plan.tokens[row], 0};
     }
   }
-  log_->BeginStep(std::move(rows), LogitsTokens(plan));
+  log_->BeginStep(
+      std::move(rows), LogitsTokens(plan),
+      record::KeptRows{RowsKept(shares.keepers.tokens, place_.tp), RowsKept(shares.keepers.logits, place_.tp)});
 }
 
 Json RankWorker::Environment() const {
@@ -348,6 +409,9 @@ Status RankWorker::WriteEvidence() {
   facts.rank = world.rank();
   for (int64_t tp = 0; tp < layout_.ranks; ++tp) {
     facts.group.push_back(layout_.RankAt({tp, place_.cp, place_.pp, place_.dp}));
+  }
+  for (int64_t cp = 0; cp < layout_.context.ranks; ++cp) {
+    facts.context.push_back(layout_.RankAt({place_.tp, cp, place_.pp, place_.dp}));
   }
   facts.env = Environment();
   TRY_ASSIGN(facts.weights,

@@ -16,6 +16,7 @@
 #include "engine/joint_step.h"
 #include "engine/load.h"
 #include "engine/open_model.h"
+#include "engine/step_share.h"
 #include "kernels/registry.h"
 #include "model/model.h"
 #include "plan/layout.h"
@@ -49,8 +50,8 @@ struct RankComms {
   comm::Communicator context;  // those that hold the same and share out the positions of sequences
 };
 
-/// The largest step within `limits`.
-model::StepSize StepSizeOf(const sched::SchedulerLimits& limits);
+/// The largest step of `layout` within `limits`.
+model::StepSize StepSizeOf(const plan::Layout& layout, const sched::SchedulerLimits& limits);
 
 /// What kernel rows may need on `device`.
 kernels::Target TargetOf(const device::Device& device);
@@ -88,6 +89,8 @@ class RankWorker {
   comm::Communicator& stage() { return comms_.stage; }
   /// Of the ranks of its context group.
   comm::Communicator& context() { return comms_.context; }
+  /// By what its ranks share out rows.
+  const plan::RowSplit& rows() const { return rows_; }
   /// Rank 0: what was forced in all stages of all replicas, as of the last step.
   const model::ForcedCounts& forced() const { return forced_counts_; }
   /// What this rank has recorded; null when nothing is.
@@ -112,16 +115,21 @@ class RankWorker {
   Status Prepare(const LoadProgress& progress);
   Status CommitFault(int64_t step);
   bool RoundsHandedRows() const;
-  model::StepOutput OwnOutput(const JointStep& step, const sched::StepPlan& share,
-                              std::span<const model::StepOutput> outputs);
-  Status Compute(const sched::StepPlan& plan, const sched::StepPlan& share, const model::StepOutput& output);
+  // A step by whose its rows are.
+  struct Shares {
+    sched::StepPlan computed, kept;  // by this rank
+    StepShares computers, keepers;   // of the whole step; of what this rank computes
+  };
+  Shares SharesOfStep(const sched::StepPlan& plan) const;
+  model::StepOutput OwnOutput(const JointStep& step, const Shares& shares, std::span<const model::StepOutput> outputs);
+  Status Compute(const sched::StepPlan& plan, const Shares& shares, const model::StepOutput& output);
   Status Collect(const JointStep& step, std::span<const model::StepOutput> outputs, const model::StepOutput& own);
   Status CollectHidden(int64_t replica, std::span<const comm::RowRun> runs, std::span<float> all, std::span<float> own);
   Status CollectRows(std::span<const comm::RowRun> runs, plan::RankPlace from, int64_t width, std::span<float> all,
                      std::span<float> own);
   Status CollectForced();
   std::vector<int64_t> LogitsTokens(const sched::StepPlan& plan) const;
-  void BeginLog(const sched::StepPlan& plan);
+  void BeginLog(const Shares& shares);
   Json Environment() const;
 
   const RankOptions options_;
@@ -138,6 +146,8 @@ class RankWorker {
   const OpenedModel& opened_;
   const plan::Layout& layout_;
   const plan::RankPlace place_;
+  const plan::RowSplit rows_;  // by which this rank shares out rows
+  const Owner computer_, keeper_;
   const plan::RankShard& shard_;
   std::unique_ptr<model::Model> model_;
   std::vector<float> logits_, hidden_;  // on their way to rank 0

@@ -9,13 +9,13 @@ namespace {
 // Calls part(owner, span) for the longest parts of the step's spans that have one owner, in their order: spans of the
 // step, each with the rows of logits that it has.
 template <class Part>
-void ForEachPart(const sched::StepPlan& plan, const plan::ContextSplit& split, const Part& part) {
+void ForEachPart(const sched::StepPlan& plan, const Owner& owner_of, const Part& part) {
   for (const sched::Span& span : plan.spans) {
     const int32_t silent = span.count - span.logits_count;  // rows before those of logits
     for (int32_t begin = 0; begin < span.count;) {
-      const int64_t owner = split.OwnerOf(span.start + begin);
+      const int64_t owner = owner_of(span.start + begin);
       int32_t end = begin + 1;
-      while (end < span.count && split.OwnerOf(span.start + end) == owner) ++end;
+      while (end < span.count && owner_of(span.start + end) == owner) ++end;
       sched::Span one = span;
       one.start = span.start + begin;
       one.count = end - begin;
@@ -41,9 +41,9 @@ void AddRows(int64_t owner, int64_t begin, int64_t count, std::vector<comm::RowR
 
 }  // namespace
 
-StepShares SharesOf(const sched::StepPlan& plan, const plan::ContextSplit& split) {
+StepShares SharesOf(const sched::StepPlan& plan, const Owner& owner_of) {
   StepShares shares;
-  ForEachPart(plan, split, [&](int64_t owner, const sched::Span& part) {
+  ForEachPart(plan, owner_of, [&](int64_t owner, const sched::Span& part) {
     AddRows(owner, part.token_begin, part.count, &shares.tokens);
     AddRows(owner, part.logits_begin, part.logits_count, &shares.logits);
     if (const auto index = plan.GreedyOf(part)) AddRows(owner, static_cast<int64_t>(*index), 1, &shares.greedy);
@@ -51,11 +51,11 @@ StepShares SharesOf(const sched::StepPlan& plan, const plan::ContextSplit& split
   return shares;
 }
 
-sched::StepPlan ShareOf(const sched::StepPlan& plan, const plan::ContextSplit& split, int64_t rank) {
+sched::StepPlan ShareOf(const sched::StepPlan& plan, const Owner& owner_of, int64_t rank) {
   sched::StepPlan share;
   share.step = plan.step;
-  ForEachPart(plan, split, [&](int64_t owner, const sched::Span& part) {
-    if (owner != rank) return;
+  ForEachPart(plan, owner_of, [&](int64_t owner, const sched::Span& part) {
+    if (owner != rank && owner != comm::kEveryRank) return;
     const auto from = plan.tokens.begin() + part.token_begin;
     sched::Span own = part;
     own.token_begin = static_cast<int32_t>(share.tokens.size());

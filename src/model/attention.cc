@@ -53,6 +53,7 @@ Status StoreKv(const Runtime& runtime, const StepView& step, const LayerPlace& p
   const bool latent = place.layer.mixer == plan::Mixer::kLatentAttention;
   const int64_t columns = cache.kv_heads * (cache.head_dim + (latent ? 0 : cache.ValueDim()));
   TRY_ASSIGN(const comm::RowsView rows, runtime.WholeRows(step, own, columns));
+  runtime.LogCollective(record::Site::kShown, place.number, runtime.context.last());
   const kernels::KvWrite::Args args{
       rows.data, rows.stride, cache, KvSpans(runtime, step.whole, place), 0, 0, latent ? rows.data : nullptr};
   runtime.RunParallel(*runtime.kernels.kv_write, args, step.whole_tokens,
@@ -64,7 +65,10 @@ Status AttentionLayer(const Runtime& runtime, const AttentionWeights& weights, c
                       const StepView& step, std::span<const float> x, const Sums& sums) {
   const plan::AttentionGeometry& geometry = runtime.geometry.attention;
   const plan::AttentionShard& shard = runtime.shard.attention;
-  if (shard.q_heads == 0) return {};
+  if (shard.q_heads == 0) {
+    runtime.LogCollective(record::Site::kShown, place.number, {});  // nothing to show
+    return {};
+  }
   const device::Workspace::Frame frame(&runtime.workspace);
   const int64_t tokens = step.tokens;
   const int64_t dim = geometry.head_dim, stride = weights.qkv.n;

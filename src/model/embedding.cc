@@ -16,15 +16,20 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
   args.x = x.data();
   args.end = step.tokens;
   runtime.kernels.embed->run(args);
+  const int64_t hidden = runtime.geometry.hidden;
+  std::span<uint32_t> bits(reinterpret_cast<uint32_t*>(x.data()), x.size());
   if (runtime.layout.partial.vocab) {
     // One rank's bit patterns, zeros elsewhere: an integer sum puts them together without rounding.
-    TRY(runtime.comm.AllReduce(std::span<uint32_t>(reinterpret_cast<uint32_t*>(x.data()), x.size())));
+    TRY_ASSIGN(bits, runtime.comm.ReduceRows(bits, hidden, step.keepers));
+  } else {
+    bits = runtime.comm.OwnRows(bits, hidden, step.keepers);
   }
+  const std::span<float> kept = x.first(bits.size());
   if (runtime.geometry.embed_scale != 1) {
-    runtime.MapInPlace(kernels::MapFunction::kScale, static_cast<float>(runtime.geometry.embed_scale), x);
+    runtime.MapInPlace(kernels::MapFunction::kScale, static_cast<float>(runtime.geometry.embed_scale), kept);
   }
-  runtime.LogCollective(record::Site::kEmbed, record::kBeforeLayers, runtime.layout.partial.vocab);
-  runtime.LogRows(record::Site::kEmbed, record::kBeforeLayers, x);
+  runtime.LogCollective(record::Site::kEmbed, record::kBeforeLayers, runtime.comm.last());
+  runtime.LogRows(record::Site::kEmbed, record::kBeforeLayers, kept);
   return {};
 }
 

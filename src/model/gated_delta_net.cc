@@ -75,18 +75,25 @@ Result<std::span<float>> Recur(const Runtime& runtime, const DeltaNetWeights& we
 
 }  // namespace
 
-Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                     std::span<const float> x, const Sums& sums) {
+Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, const LayerPlace& place,
+                     const StepView& step, std::span<const float> x, const Sums& sums) {
   const plan::DeltaNetGeometry& geometry = runtime.geometry.delta_net;
   const plan::DeltaNetShard& shard = runtime.shard.delta_net;
-  if (shard.v_heads == 0) return {};
+  if (shard.v_heads == 0) {
+    for (const record::Site site : {record::Site::kShown, record::Site::kReturned}) {
+      runtime.LogCollective(site, place.number, {});  // nothing to show
+    }
+    return {};
+  }
   const device::Workspace::Frame frame(&runtime.workspace);
   const int64_t tokens = step.tokens;
   const int64_t dv = geometry.v_dim, stride = weights.in.n;
   const std::span<float> in = runtime.workspace.Take<float>(tokens * stride);
   runtime.Multiply(x, tokens, weights.in, in);
   TRY_ASSIGN(const comm::RowsView whole, runtime.WholeRows(step, {in.data(), stride}, stride));
-  TRY_ASSIGN(const std::span<float> out, Recur(runtime, weights, index, step, whole));
+  runtime.LogCollective(record::Site::kShown, place.number, runtime.context.last());
+  TRY_ASSIGN(const std::span<float> out, Recur(runtime, weights, place.index, step, whole));
+  runtime.LogCollective(record::Site::kReturned, place.number, runtime.context.last());
   const float* z = in.data() + 2 * shard.k_heads * geometry.k_dim + shard.v_heads * dv;
   const kernels::NestedRows out_rows{shard.v_heads, shard.v_heads * dv, dv};
   const kernels::NestedRows z_rows{shard.v_heads, stride, dv};

@@ -7,11 +7,11 @@
 
 namespace trivet::model {
 
-void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-          std::span<float> local, std::span<uint64_t> keys) {
-  const int64_t hidden = runtime.geometry.hidden;
-  const int64_t rows = step.rows;
-  if (rows == 0) return;
+Status Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
+            std::span<float> local, std::span<uint64_t> keys) {
+  const int64_t hidden = runtime.geometry.hidden, layers = static_cast<int64_t>(runtime.geometry.layers.size());
+  const int64_t rows = step.kept_rows;
+  if (step.rows == 0) return {};
   const device::Workspace::Frame frame(&runtime.workspace);
   const std::span<float> picked = runtime.workspace.Take<float>(rows * hidden);
   const kernels::CopyRows::Args pick{x.data(), {1, hidden, 0}, picked.data(), {1, hidden, 0}, hidden, step.head_rows};
@@ -19,7 +19,10 @@ void Head(const Runtime& runtime, const Weights& weights, const StepView& step, 
   const std::span<float> h = runtime.workspace.Take<float>(rows * hidden);
   runtime.Norm(picked, weights.final_norm, h);
   runtime.LogLogitsRows(record::Site::kFinalNorm, h);
-  runtime.Multiply(h, rows, weights.head, local);
+  TRY_ASSIGN(const comm::RowsView all,
+             runtime.JoinRows({record::Site::kFinalNorm, layers}, h, hidden, step.head_keepers,
+                              runtime.JoinedRows(hidden, step.head_keepers)));
+  runtime.MultiplyStrided(all.data, all.stride, step.rows, weights.head, local.data(), weights.head.n);
   if (runtime.geometry.logit_softcap > 0) {
     runtime.MapInPlace(kernels::MapFunction::kSoftCap, static_cast<float>(runtime.geometry.logit_softcap), local);
   }
@@ -28,6 +31,7 @@ void Head(const Runtime& runtime, const Weights& weights, const StepView& step, 
   const kernels::Argmax::Args args{local.data(), vocab.rows, vocab.real, vocab.begin, step.argmax_rows, keys.data()};
   runtime.RunParallel(*runtime.kernels.argmax, args, static_cast<int64_t>(keys.size()),
                       step.greedy * vocab.real * Runtime::kElementWork);
+  return {};
 }
 
 Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits) {
@@ -37,7 +41,8 @@ Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float>
   const bool mine = runtime.layout.partial.vocab || runtime.comm.rank() == 0;
   TRY(runtime.comm.GatherColumns({local.data(), vocab.rows, mine ? vocab.real : 0, vocab.begin}, rows,
                                  runtime.geometry.vocab, logits));
-  runtime.LogCollective(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()), true);
+  runtime.LogCollective(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()),
+                        runtime.comm.last());
   if (runtime.log != nullptr && !logits.empty()) {
     runtime.log->LogitsRows(record::Site::kLogits, static_cast<int64_t>(runtime.geometry.layers.size()), logits);
   }

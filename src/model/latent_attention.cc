@@ -78,7 +78,10 @@ Status LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights
                             const StepView& step, std::span<const float> x, const Sums& sums) {
   const plan::LatentGeometry& latent = runtime.geometry.latent;
   const plan::AttentionShard& shard = runtime.shard.attention;
-  if (shard.q_heads == 0) return {};
+  if (shard.q_heads == 0) {
+    runtime.LogCollective(record::Site::kShown, place.number, {});  // nothing to show
+    return {};
+  }
   const device::Workspace::Frame frame(&runtime.workspace);
   const int64_t tokens = step.tokens;
   const int64_t heads = shard.q_heads, key_dim = runtime.geometry.key_dim();

@@ -13,10 +13,17 @@
 
 namespace trivet::model {
 
-/// One layer: its number among the layers with the same kind of cache, and what it is made of.
+/// One layer: its number among the layers with the same kind of cache, what it is made of, and its number among all.
 struct LayerPlace {
   int64_t index = 0;
   const plan::LayerGeometry& layer;
+  int64_t number = 0;
+};
+
+/// The input of a layer, normalised: all rows, those that this rank keeps, and who keeps which.
+struct KeptRows {
+  std::span<const float> all, kept;            // [T, H], [O, H]
+  std::span<const comm::RowRun> keepers = {};  // none: every rank all
 };
 
 /// Brings a step to the device, with the angles of its tokens for every rope table, in scratch memory.
@@ -43,8 +50,8 @@ Status StoreKv(const Runtime& runtime, const StepView& step, const LayerPlace& p
 /// Runs the attention kernel over all tokens; `args` has everything but the layer's window and the spans.
 void Attend(const Runtime& runtime, const StepView& step, const LayerPlace& place, kernels::Attention::Args args);
 
-/// x[t] = embedding of token t, scaled as the family does.
-///   x [T, H]
+/// x[t] = embedding of token t, scaled as the family does, for the rows that this rank keeps.
+///   x [T, H], of which the first [O, H] are these
 /// Ranks:   collective: the vocabulary is cut.  Errors: kPeer.
 Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, std::span<float> x);
 
@@ -65,10 +72,9 @@ Status LatentAttentionLayer(const Runtime& runtime, const LatentWeights& weights
 
 /// Gated delta net: projections, convolution, recurrence, gated norm. A state meets the tokens of a sequence one by
 /// one, so in between ranks of a context group have all rows of the step and a share of the heads.
-///   index  number of this layer among the delta-net layers
 /// Ranks:   collective over a context group.  Errors: kPeer.
-Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, int64_t index, const StepView& step,
-                     std::span<const float> x, const Sums& sums);
+Status DeltaNetLayer(const Runtime& runtime, const DeltaNetWeights& weights, const LayerPlace& place,
+                     const StepView& step, std::span<const float> x, const Sums& sums);
 
 /// The family's activation from [m, 2F] gate and up values to [m, F], over a range that the caller sets.
 kernels::GatedAct::Args Activate(const Runtime& runtime, const float* gate_up, int64_t width, float* act);
@@ -77,17 +83,20 @@ kernels::GatedAct::Args Activate(const Runtime& runtime, const float* gate_up, i
 void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const float> x, int64_t m,
               const float* row_scale, const Sums& sums);
 
-/// Routed experts and the shared expert. Every rank routes every token and computes the experts it holds.
+/// Routed experts and the shared expert. Every rank computes the router's logits of the rows that it keeps, routes
+/// every token and computes the experts it holds.
 ///   layer  its number, for the log
-void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> x,
-              const Sums& sums);
+/// Ranks:   collective over those that cut a layer.  Errors: kPeer.
+Status MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, const KeptRows& rows,
+                const Sums& sums);
 
 /// Logits of the head's rows for the rank's share of the vocabulary, and the greedy tokens of those that ask for them.
-///   x      [T, H] after the last block
+///   x      [O, H] after the last block
 ///   local  [R, V_local], pads included
 ///   keys   [R, kernels::kArgmaxParts] as kernels::Argmax leaves them
-void Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-          std::span<float> local, std::span<uint64_t> keys);
+/// Ranks:   collective over those that cut a layer.  Errors: kPeer.
+Status Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
+            std::span<float> local, std::span<uint64_t> keys);
 
 /// Brings the logits of all ranks of a stage together on its first, pads left out.
 ///   local   [rows, V_local];  logits: first rank: [rows, V]; others: empty

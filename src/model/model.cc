@@ -10,16 +10,18 @@ namespace trivet::model {
 Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const StepView step = StageStep(runtime_, tokens);
-  const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);  // [T, H]
+  // [T, H], of which the first are the rows that this rank keeps.
+  const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);
+  const std::span<float> kept = x.first(static_cast<size_t>(step.kept * runtime_.geometry.hidden));
   const int64_t width = runtime_.shard.vocab.rows, logits = step.rows - step.greedy;
   const HeadOutput head{runtime_.workspace.Take<float>(step.rows * width),
                         runtime_.workspace.Take<uint64_t>(step.rows * kernels::kArgmaxParts)};
   runtime_.comm.BeginStep();
-  TRY(runtime_.pipeline.Receive(x));
+  TRY(runtime_.pipeline.Receive(kept));
   const auto compute = [&] { return Compute(step, x, output.hidden, head); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
   if (step.whole_rows > 0) runtime_.ReportFlags();
-  if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(x);
+  if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(kept);
   TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
   return GatherGreedy(runtime_, head.keys.last(static_cast<size_t>(step.greedy * kernels::kArgmaxParts)),
                       output.greedy);
@@ -50,55 +52,72 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
   const device::Workspace::Frame frame(&runtime_.workspace);
   const plan::Stage& stage = runtime_.shard.stage;
   if (stage.first()) TRY(Embed(runtime_, weights_.embed, step, x));
-  const Residual state{x, runtime_.workspace.Take<float>(static_cast<int64_t>(x.size())),
+  const int64_t width = runtime_.geometry.hidden;
+  const Residual state{x.first(static_cast<size_t>(step.kept * width)),
+                       runtime_.workspace.Take<float>(step.kept * width), runtime_.JoinedRows(width, step.keepers),
                        runtime_.NewSums(step.tokens)};
-  if (!weights_.layers.empty()) runtime_.Norm(x, weights_.layers.front().input_norm, state.h);
+  std::span<const float> h;
+  if (!weights_.layers.empty()) {
+    runtime_.Norm(state.x, weights_.layers.front().input_norm, state.y);
+    TRY_ASSIGN(h, Joined({record::Site::kMixerNorm, stage.begin}, step, state));
+  }
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
-    TRY(Block(i, step, state));
+    TRY_ASSIGN(h, Block(i, step, state, h));
     if (!hidden.empty()) {
-      runtime_.device.Download(hidden.data() + i * x.size(), x.data(), static_cast<int64_t>(x.size_bytes()));
+      const auto bytes = static_cast<int64_t>(state.x.size_bytes());
+      runtime_.device.Download(hidden.data() + i * state.x.size(), state.x.data(), bytes);
     }
   }
-  if (stage.last) Head(runtime_, weights_, step, x, head.local, head.keys);
-  return {};
+  return stage.last ? Head(runtime_, weights_, step, state.x, head.local, head.keys) : Status();
 }
 
-Status Model::Block(size_t at, const StepView& step, const Residual& state) {
+Result<std::span<const float>> Model::Joined(const RowsSite& site, const StepView& step, const Residual& state) const {
+  const int64_t width = runtime_.geometry.hidden;
+  TRY_ASSIGN(const comm::RowsView rows, runtime_.JoinRows(site, state.y, width, step.keepers, state.joined));
+  return std::span(rows.data, static_cast<size_t>(step.tokens * width));
+}
+
+Status Model::Mix(size_t at, const StepView& step, std::span<const float> h, const Sums& sums) {
+  const int64_t layer = runtime_.shard.stage.begin + static_cast<int64_t>(at);
+  const LayerWeights& w = weights_.layers[at];
+  const LayerPlace place{w.index, runtime_.geometry.layers[static_cast<size_t>(layer)], layer};
+  switch (place.layer.mixer) {
+    case plan::Mixer::kAttention:
+      return AttentionLayer(runtime_, w.attention, place, step, h, sums);
+    case plan::Mixer::kLatentAttention:
+      return LatentAttentionLayer(runtime_, w.latent, place, step, h, sums);
+    case plan::Mixer::kDeltaNet:
+      break;
+  }
+  return DeltaNetLayer(runtime_, w.delta_net, place, step, h, sums);
+}
+
+Result<std::span<const float>> Model::Block(size_t at, const StepView& step, const Residual& state,
+                                            std::span<const float> h) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const int64_t layer = runtime_.shard.stage.begin + static_cast<int64_t>(at);
   const LayerWeights& w = weights_.layers[at];
   const plan::LayerGeometry& kind = runtime_.geometry.layers[static_cast<size_t>(layer)];
   const plan::Partials& partial = runtime_.layout.partial;
-  const LayerPlace place{w.index, kind};
-  const NextBranch channels{w.post_norm, state.h};
-  switch (kind.mixer) {
-    case plan::Mixer::kAttention:
-      TRY(AttentionLayer(runtime_, w.attention, place, step, state.h, state.sums));
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
-                               channels));
-      break;
-    case plan::Mixer::kLatentAttention:
-      TRY(LatentAttentionLayer(runtime_, w.latent, place, step, state.h, state.sums));
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.attention, w.mixer_norm}, state.sums, state.x,
-                               channels));
-      break;
-    case plan::Mixer::kDeltaNet:
-      TRY(DeltaNetLayer(runtime_, w.delta_net, w.index, step, state.h, state.sums));
-      TRY(runtime_.AddResidual({record::Site::kMixer, layer, partial.delta_net, w.mixer_norm}, state.sums, state.x,
-                               channels));
-      break;
-  }
+  const bool mixer_partial = kind.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention;
+  TRY(Mix(at, step, h, state.sums));
+  TRY(runtime_.AddResidual({record::Site::kMixer, layer, mixer_partial, w.mixer_norm, step.keepers}, state.sums,
+                           state.x, {w.post_norm, state.y}));
+  TRY_ASSIGN(h, Joined({record::Site::kChannelsNorm, layer}, step, state));
 
   const bool last = at + 1 == weights_.layers.size();
-  const NextBranch next{last ? nullptr : weights_.layers[at + 1].input_norm, state.h};
+  const NextBranch next{last ? nullptr : weights_.layers[at + 1].input_norm, state.y};
+  bool channels_partial = partial.mlp;
   if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
-    MlpLayer(runtime_, w.mlp, state.h, step.tokens, nullptr, state.sums);
-    return runtime_.AddResidual({record::Site::kChannels, layer, partial.mlp, w.channel_norm}, state.sums, state.x,
-                                next);
+    MlpLayer(runtime_, w.mlp, h, step.tokens, nullptr, state.sums);
+  } else {
+    channels_partial = partial.experts || partial.shared;
+    TRY(MoeLayer(runtime_, w.moe, layer, {h, state.y, step.keepers}, state.sums));
   }
-  MoeLayer(runtime_, w.moe, layer, state.h, state.sums);
-  const bool partial_moe = partial.experts || partial.shared;
-  return runtime_.AddResidual({record::Site::kChannels, layer, partial_moe, w.channel_norm}, state.sums, state.x, next);
+  TRY(runtime_.AddResidual({record::Site::kChannels, layer, channels_partial, w.channel_norm, step.keepers}, state.sums,
+                           state.x, next));
+  if (last) return h;
+  return Joined({record::Site::kMixerNorm, layer + 1}, step, state);
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size) {
@@ -123,9 +142,11 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;
   const int64_t head = size.rows * (2 * hidden + shard.vocab.rows + 2 * kernels::kArgmaxParts);
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
+  // Norms, router's logits and last norms of all rows, where a rank keeps a part of them.
+  const int64_t joined = size.dealt * (hidden + moe.experts + 1) + (size.dealt > 0 ? size.rows * hidden : 0);
   // Every Take rounds up to 64 bytes; a step makes fewer than 64 of them at a time.
   return StagedBytes(geometry, size) +
-         4 * (size.tokens * (stream + std::max({attn, gdn, mlp, 2 * hidden})) + head + slots) + 64 * 64;
+         4 * (size.tokens * (stream + std::max({attn, gdn, mlp, 2 * hidden})) + joined + head + slots) + 64 * 64;
 }
 
 }  // namespace trivet::model

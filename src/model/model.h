@@ -21,13 +21,14 @@ namespace trivet::model {
 /// What a step leaves behind besides caches.
 struct StepOutput {
   std::span<float> logits;          // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
-  std::span<float> hidden;          // [the stage's layers][T, H] float32 after every block, or empty when nobody asked
+  std::span<float> hidden;          // [the stage's layers][O, H] float32 after every block, or empty when nobody asked
   std::span<uint64_t> greedy = {};  // where the logits are: [G] greedy tokens, keys of kernels::Argmax
 };
 
-/// What goes from block to block: the residual stream and its norm, [T, H], and sums, zeros between branches.
+/// What goes from block to block: the residual stream and its norm, [O, H], memory for the norms of all rows where this
+/// rank does not keep all, and sums, zeros between branches.
 struct Residual {
-  std::span<float> x, h;
+  std::span<float> x, y, joined;
   Sums sums;
 };
 
@@ -66,8 +67,14 @@ class Model {
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
-  // Layer `at` of the stage, whose normalised input is state.h; leaves that of the next there.
-  Status Block(size_t at, const StepView& step, const Residual& state);
+  // Layer `at` of the stage, whose normalised input is `h`, [T, H].
+  //   returns  that of the next
+  Result<std::span<const float>> Block(size_t at, const StepView& step, const Residual& state,
+                                       std::span<const float> h);
+  // The mixer of layer `at`.
+  Status Mix(size_t at, const StepView& step, std::span<const float> h, const Sums& sums);
+  // The norms of all rows, of which state.y has those that this rank keeps.
+  Result<std::span<const float>> Joined(const RowsSite& site, const StepView& step, const Residual& state) const;
 
   const Runtime runtime_;
   const Weights weights_;

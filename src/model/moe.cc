@@ -192,24 +192,37 @@ void RoutedExperts(const Runtime& runtime, const ExpertWeights& experts, const P
   MultiplyPairs(runtime, pairs, experts.down_bias, out);
 }
 
+// The router's logits of all rows: [T, columns], of which every rank computes those that it keeps.
+Result<std::span<const float>> RouterLogits(const Runtime& runtime, const MoeWeights& weights, int64_t layer,
+                                            const KeptRows& rows) {
+  const int64_t experts = runtime.geometry.moe.experts, columns = weights.router.n;
+  const int64_t kept = static_cast<int64_t>(rows.kept.size()) / runtime.geometry.hidden;
+  const std::span<float> logits = runtime.workspace.Take<float>(kept * columns);
+  runtime.Multiply(rows.kept, kept, weights.router, logits);
+  if (weights.router_bias != nullptr) {
+    runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, experts, 0, kept});
+  }
+  runtime.LogRows(record::Site::kRouter, layer, logits);
+  if (runtime.Planted(comm::FaultKind::kRouterUlp, layer) && kept > 0) {
+    NudgeLogit(runtime, logits.first(static_cast<size_t>(experts)));
+  }
+  TRY_ASSIGN(const comm::RowsView all, runtime.JoinRows({record::Site::kRouter, layer}, logits, columns, rows.keepers,
+                                                        runtime.JoinedRows(columns, rows.keepers)));
+  const int64_t tokens = static_cast<int64_t>(rows.all.size()) / runtime.geometry.hidden;
+  return std::span(all.data, static_cast<size_t>(tokens * columns));
+}
+
 }  // namespace
 
-void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, std::span<const float> x,
-              const Sums& sums) {
+Status MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, const KeptRows& rows,
+                const Sums& sums) {
   const device::Workspace::Frame frame(&runtime.workspace);
   const plan::MoeGeometry& moe = runtime.geometry.moe;
   const plan::Partials& partial = runtime.layout.partial;
+  const std::span<const float> x = rows.all;
   const int64_t tokens = static_cast<int64_t>(x.size()) / runtime.geometry.hidden;
   const int64_t columns = weights.router.n;  // E, and the shared expert's gate behind them
-  const std::span<float> logits = runtime.workspace.Take<float>(tokens * columns);
-  runtime.Multiply(x, tokens, weights.router, logits);
-  if (weights.router_bias != nullptr) {
-    runtime.kernels.add_bias->run({logits.data(), columns, weights.router_bias, moe.experts, 0, tokens});
-  }
-  runtime.LogRows(record::Site::kRouter, layer, logits);
-  if (runtime.Planted(comm::FaultKind::kRouterUlp, layer) && tokens > 0) {
-    NudgeLogit(runtime, logits.first(static_cast<size_t>(moe.experts)));
-  }
+  TRY_ASSIGN(const std::span<const float> logits, RouterLogits(runtime, weights, layer, rows));
 
   // The sum is one: when only one of the two kinds is cut, the whole one comes from rank 0 alone.
   const bool first = runtime.comm.rank() == 0;
@@ -224,12 +237,16 @@ void MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, 
     }
   }
   if (moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
-    if (!moe.shared_gate) return MlpLayer(runtime, weights.shared, x, tokens, nullptr, sums);
+    if (!moe.shared_gate) {
+      MlpLayer(runtime, weights.shared, x, tokens, nullptr, sums);
+      return {};
+    }
     const std::span<float> gates = runtime.workspace.Take<float>(tokens);
     runtime.kernels.map->run(
         {kernels::MapFunction::kSigmoid, 0, logits.data() + moe.experts, columns, gates.data(), 0, tokens});
     MlpLayer(runtime, weights.shared, x, tokens, gates.data(), sums);
   }
+  return {};
 }
 
 }  // namespace trivet::model

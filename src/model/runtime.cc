@@ -6,6 +6,16 @@
 
 namespace trivet::model {
 
+namespace {
+
+// How a call went whose result stands where it was made.
+template <class T>
+Status Done(const Result<T>& result) {
+  return result.ok() ? Status() : Status(result.error());
+}
+
+}  // namespace
+
 Status Pipeline::Send(std::span<float> x) const {
   if (!bf16) return world.Hand(world.rank(), after, x);
   std::vector<float> rounded(x.size());
@@ -153,7 +163,12 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
       RunParallel(*kernels.round_sums, round, count, count * kElementWork);
       norm.sums_fixed = nullptr;
     }
-    TRY(norm.sums_fixed != nullptr ? comm.AllReduce(sums.fixed) : comm.AllReduce(fast));
+    // A rank's own rows come to stand where the sums begin.
+    TRY(norm.sums_fixed != nullptr ? Done(comm.ReduceRows(sums.fixed, n, branch.keepers))
+                                   : Done(comm.ReduceRows(fast, n, branch.keepers)));
+  } else {
+    if (!sums.fixed.empty()) comm.OwnRows(sums.fixed, n, branch.keepers);
+    if (!sums.fast.empty()) comm.OwnRows(sums.fast, n, branch.keepers);
   }
   if (norm_follows && !joined) {
     RunParallel(*kernels.add_norm, norm, count / n, 2 * count * kElementWork);
@@ -164,9 +179,16 @@ Status Runtime::AddResidual(const Branch& branch, const Sums& sums, std::span<fl
       Clear(sums);
     }
   }
-  LogCollective(branch.site, branch.layer, branch.partial);
+  LogCollective(branch.site, branch.layer, comm.last());
   LogRows(branch.site, branch.layer, x);
   return {};
+}
+
+Result<comm::RowsView> Runtime::JoinRows(const RowsSite& at, std::span<const float> kept, int64_t columns,
+                                         std::span<const comm::RowRun> keepers, std::span<float> memory) const {
+  TRY_ASSIGN(const comm::RowsView rows, comm.GatherRows({kept.data(), columns}, columns, keepers, memory));
+  LogCollective(at.site, at.layer, comm.last());
+  return rows;
 }
 
 void Runtime::AddTotal(const Branch& branch, const kernels::AddSums::Args& total, std::span<float> x) const {
@@ -194,17 +216,10 @@ void Runtime::LogLogitsRows(record::Site site, std::span<const float> values) co
   log->LogitsRows(site, static_cast<int64_t>(geometry.layers.size()), OnHost(values, &host));
 }
 
-void Runtime::LogCollective(record::Site site, int64_t layer, bool partial) const {
+void Runtime::LogCollective(record::Site site, int64_t layer, const comm::CollectiveFacts& facts) const {
   if (log == nullptr) return;
-  record::Collective made;
-  made.site = site;
-  made.layer = static_cast<int16_t>(layer);
-  if (partial) {
-    const comm::CollectiveFacts& facts = comm.last();
-    made = {site,         made.layer,  comm.size(),   facts.kind,       facts.configured,
-            facts.actual, facts.order, facts.payload, facts.accumulate, facts.round_at};
-  }
-  log->Count(made);
+  log->Count({site, static_cast<int16_t>(layer), facts.ranks, facts.kind, facts.configured, facts.actual, facts.order,
+              facts.payload, facts.accumulate, facts.round_at});
 }
 
 void Runtime::ReportFlags() const {

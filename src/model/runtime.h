@@ -33,18 +33,26 @@ struct Sums {
   std::span<float> fast;
 };
 
-/// A residual branch: its site and layer, whether ranks hold parts of it, and the norm of its output, or null.
+/// A residual branch: its site and layer, whether ranks hold parts of it, the norm of its output, or null, and who
+/// keeps which rows of it, all ranks all where there are none.
 struct Branch {
   record::Site site = record::Site::kMixer;
   int64_t layer = 0;
   bool partial = true;
   const float* norm = nullptr;
+  std::span<const comm::RowRun> keepers = {};
 };
 
-/// The norm in front of a residual branch: its weight, null where there is no branch, and its output [T, H].
+/// The norm in front of a residual branch: its weight, null where there is no branch, and its output [O, H].
 struct NextBranch {
   const float* weight = nullptr;
   std::span<float> y;
+};
+
+/// Where rows come together.
+struct RowsSite {
+  record::Site site = record::Site::kMixerNorm;
+  int64_t layer = 0;
 };
 
 /// A norm's weight, its length, and what is added under the root and to the weight.
@@ -121,10 +129,20 @@ struct Runtime {
   Sums NewSums(int64_t tokens) const;
   /// Finishes a residual branch: adds the sums of all ranks when they hold parts, then x += the total, normalised first
   /// where the branch has a norm of its own; then begins the next, unless there is none: `next.y` becomes the norm of
-  /// x, and the sums become zero.
-  ///   x [T, H]
+  /// x, and the sums become zero. All that of the rows that this rank keeps.
+  ///   sums [T, H];  x [O, H]
   /// Errors:  kPeer.
   Status AddResidual(const Branch& branch, const Sums& sums, std::span<float> x, const NextBranch& next) const;
+
+  /// All rows [T, columns] of the ranks that cut a layer, of which each has those that it keeps.
+  ///   memory  for them, unless this rank has all
+  /// Ranks:    collective over these.  Errors: kPeer.
+  Result<comm::RowsView> JoinRows(const RowsSite& at, std::span<const float> kept, int64_t columns,
+                                  std::span<const comm::RowRun> keepers, std::span<float> memory) const;
+  /// Memory for them: none where they are all here.
+  std::span<float> JoinedRows(int64_t columns, std::span<const comm::RowRun> keepers) const {
+    return workspace.Take<float>(comm.HasAll(keepers) ? 0 : comm::AllRows(keepers) * columns);
+  }
 
   /// Rows of `columns` of the whole step, of which this rank has its own; in the workspace, unless they were whole.
   /// Ranks:   collective over a context group.  Errors: kPeer.
@@ -132,12 +150,12 @@ struct Runtime {
     return context.GatherRows(own, columns, step.runs, workspace.Take<float>(step.whole_tokens * columns));
   }
 
-  /// Notes every token's values at a site, when a log is kept.
+  /// Notes the values of every kept token at a site, when a log is kept.
   void LogRows(record::Site site, int64_t layer, std::span<const float> values) const;
   /// The same for the rows whose logits are wanted.
   void LogLogitsRows(record::Site site, std::span<const float> values) const;
-  /// Notes how the sum or gather of a site was made: the communicator's last, or none where no rank had a part.
-  void LogCollective(record::Site site, int64_t layer, bool partial) const;
+  /// Notes how the sum or gather of a site was made, as the communicator says of its last.
+  void LogCollective(record::Site site, int64_t layer, const comm::CollectiveFacts& facts) const;
   /// Values where a log can read them: themselves on a processor, else a copy in `host`.
   template <class T>
   std::span<const T> OnHost(std::span<const T> values, std::vector<T>* host) const {

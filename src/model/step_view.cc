@@ -34,13 +34,13 @@ struct HeadRows {
   std::vector<int32_t> tokens, argmax;  // as in StepView
 };
 
-HeadRows HeadRowsOf(const StepTokens& step) {
-  HeadRows rows{{step.logits_rows.begin(), step.logits_rows.end()}, std::vector<int32_t>(step.logits_rows.size(), -1)};
-  for (const int32_t token : step.greedy_rows) {
-    rows.argmax.push_back(static_cast<int32_t>(rows.tokens.size()));
-    rows.tokens.push_back(token);
-  }
-  return rows;
+HeadRows HeadRowsOf(const StepTokens& step, int64_t rows, int64_t greedy) {
+  HeadRows head;
+  head.tokens.assign(step.logits_rows.begin(), step.logits_rows.end());
+  head.tokens.insert(head.tokens.end(), step.greedy_rows.begin(), step.greedy_rows.end());
+  head.argmax.assign(static_cast<size_t>(rows - greedy), -1);
+  for (int64_t row = rows - greedy; row < rows; ++row) head.argmax.push_back(static_cast<int32_t>(row));
+  return head;
 }
 
 // Page ids of all spans, one behind the other, which spans point into once the list has its place.
@@ -93,7 +93,11 @@ void Point(const StagedSpans& staged, const std::vector<size_t>& begins, const i
 
 StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   Staging staging;
-  const HeadRows head = HeadRowsOf(step);
+  const bool all = runtime.comm.HasAll(step.keepers);
+  const auto kept_greedy = static_cast<int64_t>(step.greedy_rows.size());
+  const int64_t kept_rows = static_cast<int64_t>(step.logits_rows.size()) + kept_greedy;
+  const int64_t head_rows = all ? kept_rows : comm::AllRows(step.head_keepers), greedy = all ? kept_greedy : step.greedy;
+  const HeadRows head = HeadRowsOf(step, head_rows, greedy);
   const size_t ids = staging.Add(step.tokens);
   const size_t rows = staging.Add(std::span<const int32_t>(head.tokens));
   const size_t argmax = staging.Add(std::span<const int32_t>(head.argmax));
@@ -129,8 +133,12 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   };
   StepView view;
   view.tokens = static_cast<int64_t>(step.tokens.size());
-  view.rows = static_cast<int64_t>(head.tokens.size());
-  view.greedy = static_cast<int64_t>(step.greedy_rows.size());
+  view.kept_rows = kept_rows;
+  view.kept = all ? view.tokens : comm::RowsOf(step.keepers, runtime.comm.rank());
+  view.rows = head_rows;
+  view.greedy = greedy;
+  view.keepers = step.keepers;
+  view.head_keepers = step.head_keepers;
   view.ids = reinterpret_cast<const TokenId*>(there + ids);
   view.own = lists_at(own);
   view.head_rows = reinterpret_cast<const int32_t*>(there + rows);

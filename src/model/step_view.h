@@ -19,7 +19,7 @@ struct WholeStep {
   std::span<const comm::RowRun> runs;         // who computes which, ascending and without gaps
   int64_t head_rows = 0;                      // that the head computes
 
-  int64_t tokens() const { return runs.empty() ? 0 : runs.back().begin + runs.back().count; }
+  int64_t tokens() const { return comm::AllRows(runs); }
 };
 
 /// T tokens, this rank's share of a step: views of the step plan, on the host. A span is a sequence's, or a part of it.
@@ -27,9 +27,13 @@ struct StepTokens {
   std::span<const TokenId> tokens;            // [T]
   std::span<const kernels::TokenSpan> spans;  // [S]; `pages` points into the next
   std::span<const int32_t> pages;             // of all spans, also of the whole step, one behind the other
-  std::span<const int32_t> logits_rows;       // [L] token rows whose logits are wanted, ascending
+  std::span<const int32_t> logits_rows;       // [P] kept rows whose logits are wanted, ascending
   WholeStep whole;
-  std::span<const int32_t> greedy_rows = {};  // [G] token rows of which only the greedy token is wanted, ascending
+  std::span<const int32_t> greedy_rows = {};  // kept rows of which only the greedy token is wanted, ascending
+  std::span<const comm::RowRun> keepers = {};       // which rank of those that cut a layer keeps which of the T rows
+                                                    // between sums: none: every rank all
+  std::span<const comm::RowRun> head_keepers = {};  // and of the R rows of the head
+  int64_t greedy = 0;                               // and where that is given, G: of R, the greedy ones
 };
 
 /// The largest step.
@@ -37,6 +41,7 @@ struct StepSize {
   int64_t tokens = 1;  // T, of the whole step and so of a share
   int64_t rows = 1;    // R
   int64_t pages = 1;   // entries in the lists of KV pages of all sequences
+  int64_t dealt = 0;   // of T, those that come together from the ranks that cut a layer
 };
 
 /// Scratch that a step of `size` takes at most for what it brings to the device.  Units: bytes.
@@ -66,9 +71,11 @@ struct StepView {
   int64_t tokens = 0;                    // T
   int64_t rows = 0;                      // R = L + G, of the head: those whose logits are wanted, then the greedy ones
   int64_t greedy = 0;                    // G
+  int64_t kept = 0;                      // O: of T, those that this rank keeps between sums
+  int64_t kept_rows = 0;                 // P: of R, those that this rank keeps
   const TokenId* ids = nullptr;          // [T]
   SpanLists own;                         // of the T tokens
-  const int32_t* head_rows = nullptr;    // [R] token rows
+  const int32_t* head_rows = nullptr;    // [P] of the O rows
   const int32_t* argmax_rows = nullptr;  // [R] L times -1, then L to R - 1: the head's rows whose argmax is wanted
   std::vector<RopeAngles> ropes;         // by rope table of the geometry
   int64_t key_visits = 0;                // pairs of a token and a key that attention without a window meets
@@ -76,6 +83,7 @@ struct StepView {
   int64_t whole_rows = 0;                // and rows of the head
   SpanLists whole;                       // of them
   std::span<const comm::RowRun> runs;    // and who computes them
+  std::span<const comm::RowRun> keepers, head_keepers;  // as in StepTokens
 };
 
 }  // namespace trivet::model

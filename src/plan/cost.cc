@@ -102,6 +102,17 @@ void AddContext(const Geometry& geometry, const Layout& layout, const LayerCount
   if (layers.delta_net > 0) collectives->push_back({"states", layers.delta_net, states, states * 4, states * 4});
 }
 
+// What ranks that cut a layer show each other of the rows that are dealt to them: every norm, and a router's logits
+// with the gate of a shared expert.
+void AddDealt(const Geometry& geometry, const Layout& layout, const LayerCounts& layers,
+              std::vector<CollectiveCost>* collectives) {
+  if (!layout.sequence_parallel || layout.ranks == 1) return;
+  const auto norms = 2 * static_cast<int64_t>(geometry.layers.size()) + 1;
+  const int64_t columns = geometry.moe.experts + (geometry.moe.shared_width > 0 && geometry.moe.shared_gate ? 1 : 0);
+  collectives->push_back({"norms", norms, geometry.hidden, geometry.hidden * 4, geometry.hidden * 4});
+  if (layers.moe > 0) collectives->push_back({"routers", layers.moe, columns, columns * 4, columns * 4});
+}
+
 std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& layout) {
   std::vector<CollectiveCost> collectives;
   const auto borders = static_cast<int64_t>(layout.stages.size()) - 1;
@@ -120,6 +131,7 @@ std::vector<CollectiveCost> Collectives(const Geometry& geometry, const Layout& 
   if (layout.partial.vocab && layout.ranks > 1) {
     collectives.push_back({"logits", 1, geometry.vocab, geometry.vocab * 4, geometry.vocab * 4});
   }
+  AddDealt(geometry, layout, layers, &collectives);
   AddContext(geometry, layout, layers, &collectives);
   if (borders > 0) {
     collectives.push_back({"stage", borders, geometry.hidden, geometry.hidden * 4, geometry.hidden * 4});

@@ -14,7 +14,8 @@ namespace trivet::plan {
 /// One kind of collective in a step.
 struct CollectiveCost {
   std::string site;         // "embed", "attn", "gdn", "moe", "mlp", "logits"; "stage": rows to the next one; "sampler";
-                            // "keys", "states": what the ranks of a context group show each other of their rows
+                            // "keys", "states": what the ranks of a context group show each other of their rows;
+                            // "norms", "routers": rows that are dealt, come together again
   int64_t count = 0;        // calls per step
   int64_t elements = 0;     // per token per call
   int64_t bytes_exact = 0;  // per token per call, 64-bit integers

@@ -400,6 +400,7 @@ Result<Layout> MakeLayout(const Geometry& geometry, const LayoutOptions& options
   layout.context = {
       options.context, options.context_split,
       options.context_stretch > 0 ? options.context_stretch : DefaultStretch(options.context_split, options.context)};
+  layout.sequence_parallel = options.sequence_parallel;
   layout.replicas = options.replicas;
   layout.shards.resize(static_cast<size_t>(options.ranks));
   for (const AxisRule& axis : AxisRules(geometry, options.ranks, options.pad_to, asked ? &*asked : nullptr)) {

@@ -38,6 +38,7 @@ struct LayoutOptions {
   int64_t context = 1;  // of those, each with its share of every sequence's positions
   SequenceSplit context_split = SequenceSplit::kContiguous;  // how they share them out
   int64_t context_stretch = 0;             // positions that are split together; 0: whole pages for every rank
+  bool sequence_parallel = false;          // those that cut a layer share out its rows between sums
   int64_t stages = 1;                      // of a pipeline, each on so many ranks
   std::vector<int64_t> stage_layers = {};  // layers of every stage; none: dealt by the weights that they have
   int64_t replicas = 1;                    // of all that, each with requests of its own
@@ -120,12 +121,13 @@ struct RankPlace {
 /// of a stage, and then those of a replica, are consecutive. Vectors over those that cut a layer have `ranks` entries,
 /// also when ranks == 1.
 struct Layout {
-  int64_t ranks = 1;              // that cut every layer between them
-  ContextSplit context;           // over groups of so many, which hold the same
-  std::vector<Stage> stages;      // at least one
-  int64_t replicas = 1;           // that hold the same and compute requests of their own
-  std::vector<AxisPlan> axes;     // the rows of the table, axes the model has
-  std::vector<RankShard> shards;  // of the ranks of one replica, stage after stage
+  int64_t ranks = 1;               // that cut every layer between them
+  ContextSplit context;            // over groups of so many, which hold the same
+  bool sequence_parallel = false;  // those that cut a layer share out its rows between sums
+  std::vector<Stage> stages;       // at least one
+  int64_t replicas = 1;            // that hold the same and compute requests of their own
+  std::vector<AxisPlan> axes;      // the rows of the table, axes the model has
+  std::vector<RankShard> shards;   // of the ranks of one replica, stage after stage
   Partials partial;
   std::optional<Placement> placement;  // the map that the shards carry out; none without experts or with replicas
 
@@ -133,6 +135,8 @@ struct Layout {
   int64_t world() const { return replicas * static_cast<int64_t>(shards.size()); }
   /// Where `rank` of the world stands.
   RankPlace At(int64_t rank) const;
+  /// Whose the rows of a step are.
+  RowSplit Rows() const { return {context, ranks, sequence_parallel}; }
   /// Who stands there.
   int64_t RankAt(const RankPlace& place) const;
   /// What `rank` of the world holds.

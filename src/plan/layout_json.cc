@@ -53,6 +53,7 @@ Json LayoutJson(const Layout& layout) {
                 {{"ranks", layout.context.ranks},
                  {"split", SequenceSplitName(layout.context.split)},
                  {"stretch", layout.context.stretch}}},
+               {"sequence_parallel", layout.sequence_parallel},
                {"axes", Json::array()},
                {"shards", Json::array()},
                {"stages", Json::array()},

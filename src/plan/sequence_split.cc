@@ -45,6 +45,23 @@ SequencePiece PieceOf(SequenceSplit split, int64_t at, int64_t length, int64_t p
   return split == SequenceSplit::kContiguous ? Contiguous(at, length, parts) : Zigzag(at, length, parts);
 }
 
+RowOwner RowSplit::OwnerOf(int64_t position) const {
+  const auto dealt_to = [this](const SequencePiece& from) {
+    return PieceOf(SequenceSplit::kContiguous, from.offset, from.length, ranks);
+  };
+  const auto shared_to = [this](const SequencePiece& from) {
+    return PieceOf(context.split, from.offset, from.length, context.ranks);
+  };
+  const SequencePiece stretch{0, position % context.stretch, context.stretch};
+  if (!dealt) return {shared_to(stretch).part, kEveryRank};
+  if (context_first) {
+    const SequencePiece shared = shared_to(stretch);
+    return {shared.part, dealt_to(shared).part};
+  }
+  const SequencePiece part = dealt_to(stretch);
+  return {shared_to(part).part, part.part};
+}
+
 int64_t DefaultStretch(SequenceSplit split, int64_t ranks) {
   return kChunk * ranks * (split == SequenceSplit::kContiguous ? 1 : 2);
 }

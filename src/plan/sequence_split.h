@@ -39,6 +39,27 @@ struct ContextSplit {
   int64_t OwnerOf(int64_t position) const { return PieceOf(split, position % stretch, stretch, ranks).part; }
 };
 
+/// Whom a row is of that all ranks of a group have.
+inline constexpr int64_t kEveryRank = -1;
+
+/// Whose the row of a position is.
+struct RowOwner {
+  int64_t context = 0;        // the rank of a context group that computes it
+  int64_t rank = kEveryRank;  // of those that cut a layer between them, the one that keeps it between their sums
+};
+
+/// How the ranks of a stage share out every sequence: the ranks of context groups first, and those that cut a layer,
+/// where rows are dealt to them, what that leaves, in contiguous parts.
+struct RowSplit {
+  ContextSplit context;
+  int64_t ranks = 1;          // that cut a layer between them
+  bool dealt = false;         // to these; else each of them has all rows
+  bool context_first = true;  // else the other way round, which no layout declares
+
+  /// Whose the row of `position` is.
+  RowOwner OwnerOf(int64_t position) const;
+};
+
 /// The stretch of which every rank has whole pages of 64 positions, one chunk each.
 int64_t DefaultStretch(SequenceSplit split, int64_t ranks);
 

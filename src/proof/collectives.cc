@@ -47,13 +47,31 @@ Gate CheckRecord(const RankRun& rank, const Json& record) {
   return std::nullopt;
 }
 
-// The sites of the layers that a rank holds where a sum is made, or may be.
-std::set<std::pair<int64_t, std::string>> SitesOf(const RecordedRun& run, int64_t rank) {
-  std::set<std::pair<int64_t, std::string>> sites;
-  const int64_t stage = run.tokens.At(rank)[static_cast<size_t>(Dimension::kPp)];
-  for (int64_t layer = 0; layer < run.tokens.layers(); ++layer) {
-    if (run.tokens.stage_of[static_cast<size_t>(layer)] != stage) continue;
-    for (const Site site : {Site::kMixer, Site::kChannels}) sites.emplace(layer, record::SiteName(site));
+// The sites of the layers that a rank holds where a sum is made, or may be, or rows come together; with the fewest
+// ranks that take part: rows that are dealt come together on all of those that they are dealt to, and the rest is
+// nothing where the ranks hold no heads or the whole of what would be summed.
+using Sites = std::map<std::pair<int64_t, std::string>, int64_t>;
+
+Sites SitesOf(const RecordedRun& run, int64_t rank) {
+  Sites sites;
+  const TokenLayout& layout = run.tokens;
+  const auto size = [&](Dimension dimension) { return layout.sizes[static_cast<size_t>(dimension)]; };
+  const auto has = [](const std::vector<int64_t>& layers, int64_t layer) {
+    return std::binary_search(layers.begin(), layers.end(), layer);
+  };
+  const int64_t stage = layout.At(rank)[static_cast<size_t>(Dimension::kPp)],
+                dealt = layout.sp ? size(Dimension::kTp) : 1;
+  for (int64_t layer = 0; layer < layout.layers(); ++layer) {
+    if (layout.stage_of[static_cast<size_t>(layer)] != stage) continue;
+    const auto add = [&](Site site, int64_t ranks) { sites[{layer, record::SiteName(site)}] = ranks; };
+    for (const Site site : {Site::kMixer, Site::kChannels}) add(site, 1);
+    if (dealt > 1) {
+      for (const Site site : {Site::kMixerNorm, Site::kChannelsNorm}) add(site, dealt);
+      if (has(run.moe_layers, layer)) add(Site::kRouter, dealt);
+    }
+    if (size(Dimension::kCp) == 1) continue;
+    add(Site::kShown, 1);
+    if (has(run.delta_layers, layer)) add(Site::kReturned, 1);
   }
   return sites;
 }
@@ -90,16 +108,23 @@ Digest ReductionFingerprint(const Json& record) {
 
 Gate CheckCollectives(const RecordedRun& run) {
   for (const RankRun& rank : run.ranks) {
-    std::set<std::pair<int64_t, std::string>> sites = SitesOf(run, rank.rank);
-    if (rank.rows.empty()) sites.clear();  // a rank without work has no sums
+    const Sites sites = SitesOf(run, rank.rank);
+    Sites missing = sites;
+    if (rank.rows.empty()) missing.clear();  // a rank without work has no sums
     for (const Json& record : rank.collectives) {
       if (Gate gate = CheckRecord(rank, record)) return gate;
-      sites.erase({record["layer"].get<int64_t>(), record["site"].get<std::string>()});
+      const std::pair<int64_t, std::string> place{record["layer"].get<int64_t>(), record["site"].get<std::string>()};
+      missing.erase(place);
+      const auto site = sites.find(place);
+      const auto ranks = static_cast<int64_t>(record["ranks"].size());
+      if (site == sites.end() || ranks >= site->second) continue;
+      return About(rank, record, Verdict::kMissingProvenance,
+                   fmt::format("rows are dealt to {} ranks, and {} took part", site->second, ranks));
     }
-    if (sites.empty()) continue;
-    const auto& [layer, site] = *sites.begin();
+    if (missing.empty()) continue;
+    const auto& [layer, site] = missing.begin()->first;
     return Found(Verdict::kMissingProvenance,
-                 fmt::format("rank {}, layer {} {}: no sum is recorded", rank.rank, layer, site),
+                 fmt::format("rank {}, layer {} {}: no sum or gather is recorded", rank.rank, layer, site),
                  {{"rank", rank.rank}, {"layer", layer}, {"site", site}});
   }
   for (const RankRun& rank : run.ranks) {

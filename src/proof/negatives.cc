@@ -286,6 +286,17 @@ std::vector<SelftestCase> CollectiveCases() {
                             const std::function<void(Json*)>& edit) {
     return InOne(name, what, expected, two, [edit](RecordedRun* run) { edit(&run->ranks[1].collectives[3]); });
   };
+  const SyntheticOptions shared = Digests(Sized(1, 2, 1, 1));
+  SyntheticOptions dealt = two;
+  dealt.sp = true;
+  const auto gather = [](const std::string& name, const std::string& what, Verdict expected,
+                         const SyntheticOptions& options, Site site, const std::function<void(Json*)>& edit) {
+    return InOne(name, what, expected, options, [site, edit](RecordedRun* run) {
+      for (Json& record : run->ranks[1].collectives) {
+        if (record["site"] == record::SiteName(site)) return edit(&record);
+      }
+    });
+  };
   return {
       edited("N22", "another algorithm ran than was configured, and nobody says why", Verdict::kSilentFallback,
              [](Json* record) { (*record)["actual"] = "two-shot"; }),
@@ -307,6 +318,19 @@ std::vector<SelftestCase> CollectiveCases() {
        {true}},
       InOne("S14", "a site has no record of its sum", Verdict::kMissingProvenance, two,
             [](RecordedRun* run) { run->ranks[1].collectives.erase(run->ranks[1].collectives.begin()); }),
+      gather("S33", "nothing is recorded of what a rank shows its context group", Verdict::kMissingProvenance, shared,
+             Site::kShown, [](Json* record) { (*record)["site"] = "elsewhere"; }),
+      gather("S34", "nothing is recorded of what comes back from a delta net", Verdict::kMissingProvenance, shared,
+             Site::kReturned, [](Json* record) { (*record)["site"] = "elsewhere"; }),
+      gather("S35", "rows are dealt, and nobody says how they come together", Verdict::kMissingProvenance, dealt,
+             Site::kChannelsNorm, [](Json* record) { (*record)["site"] = "elsewhere"; }),
+      gather("S36", "rows are dealt to two ranks, and one took part", Verdict::kMissingProvenance, dealt, Site::kRouter,
+             [](Json* record) {
+               (*record)["ranks"] = Json::array({1});
+               (*record)["kind"] = "none";
+             }),
+      gather("S37", "rows came together in another way than was configured, and nobody says why",
+             Verdict::kSilentFallback, shared, Site::kShown, [](Json* record) { (*record)["actual"] = "ring"; }),
   };
 }
 

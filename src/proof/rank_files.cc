@@ -44,7 +44,8 @@ Files FilesOf(int64_t folder, record::Level level, const RankParts& rank) {
 }  // namespace
 
 Json CollectiveJson(const record::Collective& made, int64_t calls, const RankFacts& facts) {
-  const std::vector<int64_t> ranks = made.group > 1 ? facts.group : std::vector<int64_t>{facts.rank};
+  const std::vector<int64_t>& group = record::InContext(made.site) ? facts.context : facts.group;
+  const std::vector<int64_t> ranks = made.group > 1 ? group : std::vector<int64_t>{facts.rank};
   return {{"site", record::SiteName(made.site)},
           {"layer", made.layer},
           {"ranks", ranks},

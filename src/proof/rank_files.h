@@ -14,7 +14,8 @@ namespace trivet::proof {
 /// What a rank says about itself besides its log.
 struct RankFacts {
   int64_t rank = 0;
-  std::vector<int64_t> group;  // ranks that it makes sums with, itself included
+  std::vector<int64_t> group;    // ranks that it makes sums with, itself included
+  std::vector<int64_t> context;  // ranks that it shares out sequences with, itself included
   Json env, weights;
   /// Who holds which units of the axis that is summed at a site of a layer; JSON null where nothing is cut.
   std::function<Json(record::Site site, int64_t layer)> owners;

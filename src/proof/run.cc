@@ -120,14 +120,15 @@ bool Sorted(const RankRun& rank) {
          std::is_sorted(rank.executions.begin(), rank.executions.end(), by_step);
 }
 
-Gate ReadRouterLayers(const Json& run, RecordedRun* out) {
-  const Json& layers = Member(Member(run, "router"), "layers");
+// The layers that run.json lists under `of`.
+Gate ReadLayers(const RecordedRun& run, const char* of, std::vector<int64_t>* out) {
+  const Json& layers = Member(Member(run.run, of), "layers");
   if (!layers.is_array()) return OtherForm("run.json");
   for (const Json& layer : layers) {
-    if (!layer.is_number_integer() || layer < 0 || layer >= out->tokens.layers()) return OtherForm("run.json");
-    out->moe_layers.push_back(layer.get<int64_t>());
+    if (!layer.is_number_integer() || layer < 0 || layer >= run.tokens.layers()) return OtherForm("run.json");
+    out->push_back(layer.get<int64_t>());
   }
-  return std::is_sorted(out->moe_layers.begin(), out->moe_layers.end()) ? std::nullopt : Gate(OtherForm("run.json"));
+  return std::is_sorted(out->begin(), out->end()) ? std::nullopt : Gate(OtherForm("run.json"));
 }
 
 Gate CheckClaims(const RecordedRun& run) {
@@ -182,7 +183,8 @@ Gate ParseRun(const Files& files, RecordedRun* run) {
   if (!parsed || parsed == record::Level::kOff) return OtherForm("run.json");
   run->level = *parsed;
   if (Gate gate = ReadTokenLayout(run->layout, run->run, &run->tokens)) return gate;
-  if (Gate gate = ReadRouterLayers(run->run, run)) return gate;
+  if (Gate gate = ReadLayers(*run, "router", &run->moe_layers)) return gate;
+  if (Gate gate = ReadLayers(*run, "delta_net", &run->delta_layers)) return gate;
   const Json& versions = Member(run->run, "placement");
   if (!versions.is_array()) return OtherForm("run.json");
   for (size_t i = 0; i < versions.size(); ++i)

@@ -35,7 +35,7 @@ struct RecordedRun {
   std::vector<Json> placements;  // in the order of run.json's list of versions
   std::vector<RankRun> ranks;    // by folder
   LogitsRows logits;
-  std::vector<int64_t> moe_layers;
+  std::vector<int64_t> moe_layers, delta_layers;  // those with experts, and those with a state
 };
 
 /// Names of the gates that a run of a level has evidence for: the most that it may claim.

@@ -115,6 +115,7 @@ Json RunOf(const SyntheticOptions& options, const std::string& version) {
         {"mode", "sigmoid"},
         {"tie_break", "lower expert"},
         {"gate", {{"sharded", false}, {"hidden", kSyntheticHidden}, {"experts", kSyntheticExperts}}}}},
+      {"delta_net", {{"layers", Json::array({kSyntheticDelta})}}},
       {"layers", kSyntheticLayers},
       {"hidden", kSyntheticHidden},
       {"vocab", kVocab},
@@ -124,13 +125,13 @@ Json RunOf(const SyntheticOptions& options, const std::string& version) {
       {"claims", ClaimsOf(options.level)}};
 }
 
-// The ranks that differ from `rank` along tp alone.
-Json TensorGroup(const TokenLayout& layout, int64_t rank) {
+// The ranks that differ from `rank` along one dimension alone.
+Json GroupAlong(Dimension dimension, const TokenLayout& layout, int64_t rank) {
   Json group = Json::array();
   const Coordinates at = layout.At(rank);
   for (int64_t other = 0; other < layout.world; ++other) {
     Coordinates there = layout.At(other);
-    there[static_cast<size_t>(Dimension::kTp)] = at[static_cast<size_t>(Dimension::kTp)];
+    there[static_cast<size_t>(dimension)] = at[static_cast<size_t>(dimension)];
     if (layout.expert_group_over.empty() ? there == at : std::equal(at.begin(), at.end() - 1, there.begin())) {
       group.push_back(other);
     }
@@ -138,9 +139,28 @@ Json TensorGroup(const TokenLayout& layout, int64_t rank) {
   return group;
 }
 
+// Rows that come together from a group.
+Json GatherOf(Site site, int64_t layer, const Json& group) {
+  return {{"site", record::SiteName(site)},
+          {"layer", layer},
+          {"ranks", group},
+          {"kind", "gather"},
+          {"configured", "pieces"},
+          {"actual", "pieces"},
+          {"fallback_reason", nullptr},
+          {"order", "rows"},
+          {"owners", nullptr},
+          {"payload", "f32"},
+          {"accumulate", "none"},
+          {"round_at", "nowhere"},
+          {"source", "made up"},
+          {"calls", 1},
+          {"notes", ""}};
+}
+
 std::vector<Json> CollectivesOf(const TokenLayout& layout, int64_t rank) {
   std::vector<Json> records;
-  const Json group = TensorGroup(layout, rank);
+  const Json group = GroupAlong(Dimension::kTp, layout, rank), context = GroupAlong(Dimension::kCp, layout, rank);
   const bool sums = group.size() > 1;
   for (int64_t layer = 0; layer < layout.layers(); ++layer) {
     if (layout.stage_of[static_cast<size_t>(layer)] != layout.At(rank)[static_cast<size_t>(Dimension::kPp)]) continue;
@@ -161,6 +181,11 @@ std::vector<Json> CollectivesOf(const TokenLayout& layout, int64_t rank) {
                          {"calls", 1},
                          {"notes", ""}});
     }
+    for (const Site site : {Site::kMixerNorm, Site::kChannelsNorm, Site::kRouter}) {
+      if (layout.sp && sums) records.push_back(GatherOf(site, layer, group));
+    }
+    if (context.size() > 1) records.push_back(GatherOf(Site::kShown, layer, context));
+    if (context.size() > 1 && layer == kSyntheticDelta) records.push_back(GatherOf(Site::kReturned, layer, context));
   }
   return records;
 }
@@ -299,6 +324,7 @@ RecordedRun MakeSynthetic(const SyntheticOptions& options) {
   const Gate gate = ReadTokenLayout(run.layout, run.run, &run.tokens);
   CHECK_MSG(!gate, gate ? gate->message : "");
   for (int64_t layer = 0; layer < kSyntheticLayers; ++layer) run.moe_layers.push_back(layer);
+  run.delta_layers.push_back(kSyntheticDelta);
   const RankMaker maker(options, run.tokens, placement);
   for (int64_t rank = 0; rank < run.tokens.world; ++rank) {
     RankRun one;

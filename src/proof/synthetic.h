@@ -27,8 +27,9 @@ struct SyntheticOptions {
   int64_t step_tokens = 4;  // rows of one step: of the schedule, which must leave no trace
 };
 
-/// The model of all made-up runs.
-inline constexpr int64_t kSyntheticLayers = 4, kSyntheticExperts = 6, kSyntheticTopK = 2, kSyntheticHidden = 16;
+/// The model of all made-up runs; layer kSyntheticDelta has a state.
+inline constexpr int64_t kSyntheticLayers = 4, kSyntheticDelta = 1, kSyntheticExperts = 6, kSyntheticTopK = 2,
+                         kSyntheticHidden = 16;
 
 /// Makes the run, as ParseRun would read it.
 RecordedRun MakeSynthetic(const SyntheticOptions& options);

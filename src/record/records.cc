@@ -14,9 +14,11 @@ struct SiteRow {
   Site site;
   const char* name;
 };
-constexpr SiteRow kSites[] = {{Site::kEmbed, "embed"},         {Site::kMixer, "resid1"},    {Site::kRouter, "router"},
-                              {Site::kRoute, "route"},         {Site::kChannels, "resid2"}, {Site::kLogits, "logits"},
-                              {Site::kFinalNorm, "final_norm"}};
+constexpr SiteRow kSites[] = {
+    {Site::kEmbed, "embed"},          {Site::kMixerNorm, "norm1"}, {Site::kShown, "shown"},
+    {Site::kReturned, "returned"},    {Site::kMixer, "resid1"},    {Site::kChannelsNorm, "norm2"},
+    {Site::kRouter, "router"},        {Site::kRoute, "route"},     {Site::kChannels, "resid2"},
+    {Site::kFinalNorm, "final_norm"}, {Site::kLogits, "logits"}};
 
 }  // namespace
 

@@ -27,15 +27,22 @@ std::optional<Level> ParseLevel(std::string_view text);
 /// Places of a forward pass in the order of its dataflow. Numbers are part of the files and never change.
 enum class Site : uint8_t {
   kEmbed = 0,
-  kMixer = 7,       // the residual stream after attention or delta net
-  kRouter = 9,      // the router's logits
-  kRoute = 10,      // the choice of experts: a decision
-  kChannels = 13,   // the residual stream after the channel mixer
-  kFinalNorm = 14,  // of the rows whose logits are wanted
+  kMixerNorm = 1,     // the mixer's input; of collectives alone, as are the next two and the channel mixer's input
+  kShown = 3,         // what a mixer needs of rows that other ranks of a context group compute
+  kReturned = 5,      // and what of it comes back to these
+  kMixer = 7,         // the residual stream after attention or delta net
+  kChannelsNorm = 8,  // the channel mixer's input
+  kRouter = 9,        // the router's logits
+  kRoute = 10,        // the choice of experts: a decision
+  kChannels = 13,     // the residual stream after the channel mixer
+  kFinalNorm = 14,    // of the rows whose logits are wanted
   kLogits = 15,
 };
-/// "embed", "resid1", "router", "route", "resid2", "final_norm", "logits", or "site <n>".
+/// "embed", "norm1", "shown", "returned", "resid1", "norm2", "router", "route", "resid2", "final_norm", "logits", or
+/// "site <n>".
 std::string SiteName(Site site);
+/// Whether the ranks that meet there are those of a context group; else they are those that cut a layer.
+constexpr bool InContext(Site site) { return site == Site::kShown || site == Site::kReturned; }
 
 /// The layer of a site before the first one; sites behind the last one have the number of layers.
 inline constexpr int16_t kBeforeLayers = -1;

@@ -78,6 +78,12 @@ void SortUnique(std::vector<T>* records, const Bucket& bucket, const Key& key) {
   *records = std::move(sorted);
 }
 
+std::vector<int32_t> UpTo(size_t count) {
+  std::vector<int32_t> all(count);
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 // Of records that name a step, so that a token computed twice has two. One that is there twice is a defect and stays.
 template <class T>
 void SortByStep(std::vector<T>* records) {
@@ -103,10 +109,12 @@ Digest DecisionDigest(const Digest& domain, const RouteHead& head, std::span<con
   return bytes.Hash();
 }
 
-void RunLog::BeginStep(std::vector<RowRecord> rows, std::vector<int64_t> logits_rows) {
+void RunLog::BeginStep(std::vector<RowRecord> rows, std::vector<int64_t> logits_rows,
+                       const std::optional<KeptRows>& kept) {
   step_rows_ = std::move(rows);
   step_logits_ = std::move(logits_rows);
-  rows_.insert(rows_.end(), step_rows_.begin(), step_rows_.end());
+  kept_ = kept ? *kept : KeptRows{UpTo(step_rows_.size()), UpTo(step_logits_.size())};
+  for (const int32_t row : kept_.rows) rows_.push_back(step_rows_[static_cast<size_t>(row)]);
 }
 
 void RunLog::Bound(int64_t token, Site site, int64_t layer, std::span<const float> values) {
@@ -115,24 +123,27 @@ void RunLog::Bound(int64_t token, Site site, int64_t layer, std::span<const floa
 }
 
 void RunLog::Rows(Site site, int64_t layer, std::span<const float> values) {
-  if (step_rows_.empty()) {
+  if (kept_.rows.empty()) {
     CHECK(values.empty());
     return;
   }
-  CHECK(values.size() % step_rows_.size() == 0);
-  const size_t n = values.size() / step_rows_.size();
-  for (size_t i = 0; i < step_rows_.size(); ++i) {
-    if (step_rows_[i].token != kPadding) Bound(step_rows_[i].token, site, layer, values.subspan(i * n, n));
+  CHECK(values.size() % kept_.rows.size() == 0);
+  const size_t n = values.size() / kept_.rows.size();
+  for (size_t i = 0; i < kept_.rows.size(); ++i) {
+    const int64_t token = step_rows_[static_cast<size_t>(kept_.rows[i])].token;
+    if (token != kPadding) Bound(token, site, layer, values.subspan(i * n, n));
   }
 }
 
 void RunLog::LogitsRows(Site site, int64_t layer, std::span<const float> values) {
-  if (step_logits_.empty()) return;
-  CHECK(values.size() % step_logits_.size() == 0);
-  const size_t n = values.size() / step_logits_.size();
-  for (size_t i = 0; i < step_logits_.size(); ++i) {
-    if (step_logits_[i] == kPadding) continue;
-    Bound(step_logits_[i], site, layer, values.subspan(i * n, n));
+  // Logits are on one rank, whoever has kept the rows.
+  const std::vector<int32_t> rows = site == Site::kLogits ? UpTo(step_logits_.size()) : kept_.logits;
+  if (rows.empty()) return;
+  CHECK(values.size() % rows.size() == 0);
+  const size_t n = values.size() / rows.size();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const int64_t token = step_logits_[static_cast<size_t>(rows[i])];
+    if (token != kPadding) Bound(token, site, layer, values.subspan(i * n, n));
   }
 }
 
@@ -155,7 +166,8 @@ void RunLog::Route(int64_t layer, const Choice& choice) {
   chosen_among_ = chosen_among_ == 0 ? choice.among : std::min(chosen_among_, choice.among);
   const auto k = static_cast<size_t>(options_.top_k);
   std::vector<RouteSlot> slots(k);
-  for (size_t t = 0; t < step_rows_.size(); ++t) {
+  for (const int32_t kept : kept_.rows) {
+    const auto t = static_cast<size_t>(kept);
     const RowRecord& row = step_rows_[t];
     if (row.token == kPadding) continue;
     const float next = choice.choice[t * (k + 1) + k];

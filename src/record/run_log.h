@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -60,6 +61,13 @@ struct Choice {
   int64_t among = 0;
 };
 
+/// Which of the rows that a rank computes are its own to note, where those that cut a layer with it have the others:
+/// indices, ascending.
+struct KeptRows {
+  std::vector<int32_t> rows;    // of the step's rows
+  std::vector<int32_t> logits;  // of those whose logits the step gives
+};
+
 /// The log of one rank. One thread uses it.
 class RunLog {
  public:
@@ -71,13 +79,15 @@ class RunLog {
   /// Begins a step.
   ///   rows         [T]
   ///   logits_rows  [L] the tokens whose logits the step gives, kPadding for those that are not to be noted
-  void BeginStep(std::vector<RowRecord> rows, std::vector<int64_t> logits_rows);
+  ///   kept         [O] and [P] of them; without it all
+  void BeginStep(std::vector<RowRecord> rows, std::vector<int64_t> logits_rows,
+                 const std::optional<KeptRows>& kept = std::nullopt);
 
-  /// Notes a digest of every token's values at a site.
-  ///   values  [T, n]: the logical values only, since pads differ between layouts
+  /// Notes a digest of every kept token's values at a site.
+  ///   values  [O, n]: the logical values only, since pads differ between layouts
   void Rows(Site site, int64_t layer, std::span<const float> values);
   /// The same for the rows whose logits are wanted.
-  ///   values  [L, n]
+  ///   values  [P, n], of logits themselves [L, n]
   void LogitsRows(Site site, int64_t layer, std::span<const float> values);
   /// Keeps logits themselves, of whatever rank, where the level asks for them.
   ///   tokens  [L], kPadding for those that are not to be noted;  values: [L, V]
@@ -85,7 +95,7 @@ class RunLog {
   /// From now on dispatch records are by another placement.
   ///   addresses  [E];  version: as LogOptions::version
   void Place(std::vector<Address> addresses, uint32_t version);
-  /// Notes the decisions of a layer.
+  /// Notes the decisions of a layer for the kept rows.
   void Route(int64_t layer, const Choice& choice);
   /// Notes the pairs of a token and a slot that a rank multiplies in a layer.
   ///   pairs        pair p is slot p % K of row p / K
@@ -124,6 +134,7 @@ class RunLog {
   int64_t chosen_among_ = 0;
   std::vector<RowRecord> step_rows_;
   std::vector<int64_t> step_logits_;
+  KeptRows kept_;
   std::vector<RowRecord> rows_;
   std::vector<DecisionRecord> decisions_;
   std::vector<RouteHead> routes_;

@@ -55,6 +55,11 @@ TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("plan demo --cp 2 --cp-stretch -1", 2, {"--cp-stretch", "found -1"});
   Refused("plan demo --cp 2 --cp-split striped", 2, {"--cp-split", "contiguous or zigzag"});
   Refused("plan demo --backend cuda --cp 2", 5, {"--cp", "--backend cpu"});
+  Refused("plan demo --backend cuda --ranks 2 --sp", 5, {"--sp", "--backend cpu"});
+  Refused("generate demo -q --prompt hi --ranks 2 --sp --numerics fast --compress-sums", 5,
+          {"--compress-sums", "--sp"});
+  Refused("generate demo -q --prompt hi --ranks 2 --sp --fault sp-first", 2, {"--fault", "--cp"});
+  Refused("generate demo -q --prompt hi --fault other-split", 2, {"--fault", "--cp"});
   Refused("generate demo -q --prompt hi --backend cuda --dp 2", 5, {"--dp", "--backend cpu"});
   Refused("plan demo --backend cuda --pp 2", 5, {"--pp", "--backend cpu"});
   Refused("generate demo -q --prompt hi --temperature ''", 2, {"--temperature"});

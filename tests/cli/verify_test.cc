@@ -62,7 +62,7 @@ TEST_F(Program, APlanOfLayoutsIsRunAndVerified) {
   const Result<Json> report = ParseJson(outcome.out, "report");
   ASSERT_TRUE(report.ok());
   const Json& cases = Member(*report, "cases");
-  ASSERT_EQ(cases.size(), 18U);
+  ASSERT_EQ(cases.size(), 19U);
   EXPECT_EQ(Split(outcome.err, '\n').size(), cases.size() + 1) << "a line for every case";
   for (const Json& one : cases) {
     EXPECT_EQ(Member(one, "materialization"), "applied") << DumpJson(one);

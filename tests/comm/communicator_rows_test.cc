@@ -81,5 +81,97 @@ TEST(CommunicatorRows, ShownRowsCanBeRounded) {
   });
 }
 
+// Part of rank `rank` in a sum.
+template <class T>
+std::vector<T> PartOf(int64_t rank, int64_t count) {
+  std::vector<T> part;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t value = (i * 7919 + rank * 104729) % 20011;
+    if constexpr (std::is_same_v<T, uint32_t>) {
+      part.push_back(i % 3 == rank ? static_cast<uint32_t>(value) : 0);
+    } else {
+      part.push_back(static_cast<T>(static_cast<double>(value) / 3));
+    }
+  }
+  return part;
+}
+
+// Sums rows of which every rank gets its own, and compares with those of AllReduce.
+template <class T>
+void ReduceAndCompare(const std::vector<RowRun>& runs, int64_t columns) {
+  constexpr int64_t kRanks = 3;
+  const std::unique_ptr<Group> group = MakeGroup(kRanks);
+  RunThreads(kRanks, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    std::vector<T> values = PartOf<T>(rank, AllRows(runs) * columns), all = values, expected;
+    ASSERT_TRUE(comm.AllReduce(std::span<T>(all)).ok());
+    const CollectiveFacts whole = comm.last();
+    for (const RowRun& run : runs) {
+      if (run.rank != rank && run.rank != kEveryRank) continue;
+      const auto from = all.begin() + run.begin * columns;
+      expected.insert(expected.end(), from, from + run.count * columns);
+    }
+    const Result<std::span<T>> own = comm.ReduceRows(std::span<T>(values), columns, runs);
+    ASSERT_TRUE(own.ok());
+    EXPECT_TRUE(std::equal(own->begin(), own->end(), expected.begin(), expected.end()));
+    EXPECT_EQ(own->data(), values.data());
+    EXPECT_TRUE(std::all_of(values.begin() + static_cast<std::ptrdiff_t>(own->size()), values.end(),
+                            [](T value) { return value == T{}; }));
+    EXPECT_EQ(comm.last().kind, comm.HasAll(runs) ? "all-reduce" : "reduce-scatter");
+    EXPECT_EQ(comm.last().order, whole.order);
+    EXPECT_EQ(comm.last().ranks, kRanks);
+    std::vector<T> complete = all;
+    const std::span<T> kept = comm.OwnRows(std::span<T>(complete), columns, runs);
+    EXPECT_TRUE(std::equal(kept.begin(), kept.end(), expected.begin(), expected.end()));
+    EXPECT_TRUE(std::all_of(complete.begin() + static_cast<std::ptrdiff_t>(kept.size()), complete.end(),
+                            [](T value) { return value == T{}; }));
+    EXPECT_EQ(comm.last().kind, "none");
+  });
+}
+
+TEST(CommunicatorRows, SumsOfOwnRowsAreThoseOfAll) {
+  // One rank without rows; rows that every rank has; more than a piece of a sum, and rows longer than one.
+  const std::vector<RowRun> dealt = {{1, 0, 2}, {0, 2, 3}, {1, 5, 1}};
+  for (const std::vector<RowRun>& runs : {dealt, std::vector<RowRun>{{kEveryRank, 0, 6}}, std::vector<RowRun>{}}) {
+    for (const int64_t columns : {1, 5, 20000, 70000}) {
+      ReduceAndCompare<int64_t>(runs, columns);
+      ReduceAndCompare<float>(runs, columns);
+      ReduceAndCompare<uint32_t>(runs, columns);
+    }
+  }
+  ReduceAndCompare<float>({{2, 0, 100}, {1, 100, 400}, {0, 500, 7}, {2, 507, 90}}, 256);
+}
+
+// As with rows that are shared out, but each rank has them from the beginning.
+TEST(CommunicatorRows, RowsOfEveryRankStayWhereTheyAre) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  RunThreads(2, [&](int64_t rank) {
+    Communicator comm(group.get(), rank);
+    const std::vector<float> own = RowOf(3, 8);
+    const std::vector<RowRun> runs = {{kEveryRank, 0, 2}};
+    const Result<RowsView> rows = comm.GatherRows({own.data(), 4}, 4, runs, {});
+    ASSERT_TRUE(rows.ok());
+    EXPECT_EQ(rows->data, own.data());
+    EXPECT_EQ(comm.last().kind, "none");
+    EXPECT_EQ(comm.last().ranks, 1);
+    EXPECT_EQ(RowsOf(runs, rank), 2);
+  });
+}
+
+// A part that is rounded before it is added is so for all rows, and the record says it.
+TEST(CommunicatorRows, AFaultSpoilsAPart) {
+  const std::unique_ptr<Group> group = MakeGroup(2);
+  const std::vector<RowRun> runs = {{0, 0, 1}, {1, 1, 1}};
+  RunThreads(2, [&](int64_t rank) {
+    Communicator comm(group.get(), rank, {FaultKind::kPartialBF16, 1, 0, 0});
+    comm.BeginStep();
+    std::vector<float> values = {1.0001F, 1.0001F};
+    const Result<std::span<float>> own = comm.ReduceRows(std::span<float>(values), 1, runs);
+    ASSERT_TRUE(own.ok() && own->size() == 1);
+    EXPECT_EQ((*own)[0], 1.0001F + 1.0F);
+    EXPECT_EQ(comm.last().round_at == "bf16, before the sum", rank == 1);
+  });
+}
+
 }  // namespace
 }  // namespace trivet::comm

@@ -81,6 +81,7 @@ TEST(Evidence, TheLayoutSaysStagesAndWhoHadWhichRequest) {
   options.replicas = 2;
   options.context_split = plan::SequenceSplit::kZigzag;
   options.context_stretch = 30;
+  options.sequence_parallel = true;
   const plan::Layout layout = plan::MakeLayout(geometry, options).value();
   const Json json = RecordedLayout(geometry, layout, "g", {{SeqId{0}, {1}, {}, 0, 1, 0}, {SeqId{1}, {1}, {}, 0, 1, 1}});
   EXPECT_EQ(json["world"], 12);
@@ -88,6 +89,7 @@ TEST(Evidence, TheLayoutSaysStagesAndWhoHadWhichRequest) {
   EXPECT_EQ(json["sizes"]["cp"], 1);
   EXPECT_EQ(json["cp_layout"], "zigzag");
   EXPECT_EQ(json["cp_stretch"], 30);
+  EXPECT_EQ(json["sp"], true);
   EXPECT_EQ(json["sizes"]["pp"], 2);
   EXPECT_EQ(json["sizes"]["dp"], 2);
   EXPECT_EQ(json["stages"][1]["layers"][0], Json::array({1, geometry.layers.size()}));
@@ -96,6 +98,9 @@ TEST(Evidence, TheLayoutSaysStagesAndWhoHadWhichRequest) {
   EXPECT_EQ(json["experts"]["channels"].size(), 12U);
   // All stages are cut alike: an axis has an owner for every rank of one.
   EXPECT_EQ(OwnersOf(geometry, layout, record::Site::kMixer, 0)["ranges"].size(), 3U);
+  for (const record::Site site : {record::Site::kMixerNorm, record::Site::kShown, record::Site::kRouter}) {
+    EXPECT_EQ(OwnersOf(geometry, layout, site, 0)["by"], "position") << record::SiteName(site);
+  }
 }
 
 TEST(Evidence, OwnersAreThoseOfTheAxis) {

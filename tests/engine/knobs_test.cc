@@ -62,7 +62,11 @@ TEST_F(Knobs, SharesOfSequencesAreReadBack) {
        Asked({{"parallel.cp", 2, ""}, {"parallel.cp_split", "zigzag", ""}, {"parallel.cp_stretch", 10, ""}})) {
     EXPECT_EQ(status, Materialization::kApplied) << path;
   }
+  for (const auto& [path, status] : Asked({{"parallel.tp", 3, ""}, {"parallel.sp", true, ""}})) {
+    EXPECT_EQ(status, Materialization::kApplied) << path;
+  }
   engine::EngineOptions options;
+  EXPECT_EQ(SetKnob({"parallel.sp", 1, ""}, &options).error().code, Code::kUsage);
   EXPECT_EQ(SetKnob({"parallel.cp_split", "round", ""}, &options).error().code, Code::kUsage);
 }
 

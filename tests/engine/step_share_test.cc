@@ -20,7 +20,9 @@ sched::StepPlan TwoSequences() {
   return plan;
 }
 
-constexpr plan::ContextSplit kByTwo{3, plan::SequenceSplit::kContiguous, 6};  // 0 0 1 1 2 2 and again
+constexpr plan::ContextSplit kSplit{3, plan::SequenceSplit::kContiguous, 6};  // 0 0 1 1 2 2 and again
+const Owner kByTwo = [](int64_t position) { return kSplit.OwnerOf(position); };
+const Owner kEverybody = [](int64_t) { return comm::kEveryRank; };
 
 std::vector<std::array<int64_t, 3>> Flat(const std::vector<comm::RowRun>& runs) {
   std::vector<std::array<int64_t, 3>> flat;
@@ -65,17 +67,29 @@ TEST(StepShare, GreedyTokensBelongToWhoComputesThem) {
   EXPECT_EQ(ShareOf(plan, kByTwo, 0).greedy, std::vector<int32_t>());
   EXPECT_EQ(ShareOf(plan, kByTwo, 1).greedy, std::vector<int32_t>{2});
   EXPECT_EQ(ShareOf(plan, kByTwo, 2).greedy, std::vector<int32_t>{2});
-  EXPECT_EQ(ShareOf(plan, {}, 0).greedy, plan.greedy);
+  EXPECT_EQ(ShareOf(plan, kEverybody, 0).greedy, plan.greedy);
 }
 
-TEST(StepShare, OfOneRankIsTheStep) {
-  const sched::StepPlan plan = TwoSequences(), share = ShareOf(plan, {}, 0);
+TEST(StepShare, OfAllRanksIsTheStep) {
+  const sched::StepPlan plan = TwoSequences(), share = ShareOf(plan, kEverybody, 2);
   EXPECT_EQ(share.tokens, plan.tokens);
   ASSERT_EQ(share.spans.size(), 2U);
   EXPECT_EQ(share.spans[0].count, 7);
   EXPECT_EQ(share.spans[0].logits_count, 3);
   EXPECT_EQ(share.spans[1].logits_begin, 3);
-  EXPECT_EQ(Flat(SharesOf(plan, {}).tokens), (std::vector<std::array<int64_t, 3>>{{0, 0, 8}}));
+  EXPECT_EQ(Flat(SharesOf(plan, kEverybody).tokens), (std::vector<std::array<int64_t, 3>>{{comm::kEveryRank, 0, 8}}));
+}
+
+// Rows that a context group left to a rank are dealt to those that cut a layer with it.
+TEST(StepShare, OfAShare) {
+  using List = std::vector<std::array<int64_t, 3>>;
+  const plan::RowSplit rows{kSplit, 2, true};
+  const Owner keeper = [&](int64_t position) { return rows.OwnerOf(position).rank; };
+  const sched::StepPlan share = ShareOf(TwoSequences(), kByTwo, 1);  // positions 2 and 3, and 8
+  EXPECT_EQ(Flat(SharesOf(share, keeper).tokens), (List{{0, 0, 1}, {1, 1, 1}, {0, 2, 1}}));
+  EXPECT_EQ(Flat(SharesOf(share, keeper).logits), (List{{0, 0, 1}}));
+  EXPECT_EQ(ShareOf(share, keeper, 0).tokens, (std::vector<TokenId>{12, 18}));
+  EXPECT_EQ(ShareOf(share, keeper, 1).tokens, (std::vector<TokenId>{13}));
 }
 
 }  // namespace

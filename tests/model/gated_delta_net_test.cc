@@ -9,7 +9,8 @@ namespace {
 // The delta-net layer over a sequence.
 void RunLayer(const RankFixture& rank, const OneSequence& sequence, std::span<const float> x, const Sums& sums) {
   const StepView step = StageStep(rank.runtime(), sequence.view());
-  EXPECT_TRUE(DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, 0, step, x, sums).ok());
+  const LayerPlace place{0, rank.runtime().geometry.layers[0]};
+  EXPECT_TRUE(DeltaNetLayer(rank.runtime(), rank.weights().layers[0].delta_net, place, step, x, sums).ok());
 }
 
 TEST(DeltaNetLayer, PartsOfRanksAddUp) {

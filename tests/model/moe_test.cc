@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kTokens = 9;
 
 void AddExperts(const RankFixture& rank, const std::vector<float>& x, const Sums& sums) {
-  MoeLayer(rank.runtime(), rank.weights().layers[0].moe, 0, x, sums);
+  EXPECT_TRUE(MoeLayer(rank.runtime(), rank.weights().layers[0].moe, 0, {x, x}, sums).ok());
 }
 
 // Also with one of the two kinds of experts on every rank, which must then count once.

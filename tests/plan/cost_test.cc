@@ -163,6 +163,23 @@ TEST(PriceLayout, CollectivesFollowThePartialAxes) {
   EXPECT_EQ(fewer.collectives[1].site, "moe");  // the shared expert's part still needs its sum
 }
 
+// Rows that are dealt come together before every mixer, channel mixer and the head, and as logits of routers.
+TEST(PriceLayout, DealtRowsComeTogetherAgain) {
+  const Geometry demo = DemoGeometry();
+  LayoutOptions options;
+  options.sequence_parallel = true;
+  EXPECT_TRUE(PriceLayout(demo, Make(demo, options), {}).collectives.empty()) << "one rank has all rows";
+  options.ranks = 3;
+  const LayoutCost cost = PriceLayout(demo, Make(demo, options), {});
+  ASSERT_EQ(cost.collectives.size(), 7U);
+  EXPECT_EQ(cost.collectives[5].site, "norms");
+  EXPECT_EQ(cost.collectives[5].count, 2 * 8 + 1);
+  EXPECT_EQ(cost.collectives[5].elements, 256);
+  EXPECT_EQ(cost.collectives[6].site, "routers");
+  EXPECT_EQ(cost.collectives[6].count, 8);
+  EXPECT_EQ(cost.collectives[6].elements, 10 + 1) << "and the gate of the shared expert";
+}
+
 // A token passes through all stages, so the critical path stays as long, and what ranks hold adds up.
 TEST(PriceLayout, StagesShareOutWeightsAndCaches) {
   const Geometry demo = DemoGeometry();

@@ -45,7 +45,8 @@ TEST(LayoutJson, KeyOrderIsStable) {
   EXPECT_THAT(
       DumpJson(LayoutJson(*layout)),
       ::testing::StartsWith(
-          R"({"ranks":1,"context":{"ranks":1,"split":"contiguous","stretch":64},"axes":[{"axis":"attn","unit":)"));
+          R"({"ranks":1,"context":{"ranks":1,"split":"contiguous","stretch":64},"sequence_parallel":false,"axes":[{)"
+          R"("axis":"attn","unit":)"));
 }
 
 }  // namespace

@@ -30,6 +30,30 @@ TEST(SequenceSplit, ChunksByHand) {
   EXPECT_EQ(Owners({1, SequenceSplit::kZigzag, 5}, 3), (List{0, 0, 0}));
 }
 
+// By hand, of two ranks each: who computes a position, and who keeps it.
+TEST(SequenceSplit, RowsAreDealtWithinWhatAContextGroupLeaves) {
+  using List = std::vector<int64_t>;
+  const auto owners = [](const RowSplit& split) {
+    std::pair<List, List> of;
+    for (int64_t position = 0; position < 10; ++position) {
+      const RowOwner owner = split.OwnerOf(position);
+      of.first.push_back(owner.context);
+      of.second.push_back(owner.rank);
+    }
+    return of;
+  };
+  RowSplit rows{{2, SequenceSplit::kContiguous, 8}, 2};
+  EXPECT_EQ(owners(rows), std::pair(List({0, 0, 0, 0, 1, 1, 1, 1, 0, 0}), List(10, kEveryRank)));
+  rows.dealt = true;
+  EXPECT_EQ(owners(rows), std::pair(List({0, 0, 0, 0, 1, 1, 1, 1, 0, 0}), List({0, 0, 1, 1, 0, 0, 1, 1, 0, 0})));
+  rows.context_first = false;
+  EXPECT_EQ(owners(rows), std::pair(List({0, 0, 1, 1, 0, 0, 1, 1, 0, 0}), List({0, 0, 0, 0, 1, 1, 1, 1, 0, 0})));
+  rows = {{2, SequenceSplit::kZigzag, 8}, 2, true};
+  EXPECT_EQ(owners(rows), std::pair(List({0, 0, 1, 1, 1, 1, 0, 0, 0, 0}), List({0, 0, 0, 0, 1, 1, 1, 1, 0, 0})));
+  rows = {{1, SequenceSplit::kContiguous, 4}, 3, true};
+  EXPECT_EQ(owners(rows).second, List({0, 0, 1, 1, 0, 0, 1, 1, 0, 0})) << "the third has none";
+}
+
 // Every position of a stretch is one place of one part, and parts are as long as they say.
 TEST(SequenceSplit, PartsTileTheStretch) {
   for (const SequenceSplit split : {SequenceSplit::kContiguous, SequenceSplit::kZigzag}) {

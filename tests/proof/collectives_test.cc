@@ -92,6 +92,28 @@ TEST(Collectives, ARankWithoutWorkOwesNoSum) {
   EXPECT_EQ(Of(run), Verdict::kPass);
 }
 
+// Rows that come together have records of their own, wherever a layout says that they do.
+TEST(Collectives, GathersAreSites) {
+  const auto lacks = [](const SyntheticOptions& options, record::Site site, int64_t layer) {
+    RecordedRun run = MakeSynthetic(options);
+    EXPECT_EQ(Of(run), Verdict::kPass);
+    const auto gone = std::erase_if(run.ranks[1].collectives, [&](const Json& record) {
+      return record["site"] == record::SiteName(site) && record["layer"] == layer;
+    });
+    EXPECT_EQ(gone, 1U) << record::SiteName(site);
+    return Of(run);
+  };
+  SyntheticOptions shared, dealt;
+  shared.sizes = {1, 2, 1, 1, 1};
+  dealt.sizes = {2, 1, 1, 1, 1};
+  dealt.sp = true;
+  EXPECT_EQ(lacks(shared, record::Site::kShown, 3), Verdict::kMissingProvenance);
+  EXPECT_EQ(lacks(shared, record::Site::kReturned, kSyntheticDelta), Verdict::kMissingProvenance);
+  for (const auto site : {record::Site::kMixerNorm, record::Site::kChannelsNorm, record::Site::kRouter}) {
+    EXPECT_EQ(lacks(dealt, site, 2), Verdict::kMissingProvenance);
+  }
+}
+
 // A rank that lacks the site does not speak for it, and does not stand in the way.
 TEST(Collectives, TheSumBeforeAPlaceIsOfARankThatHasIt) {
   RecordedRun run = Two();

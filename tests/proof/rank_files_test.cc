@@ -11,9 +11,17 @@ record::Collective Sum(int64_t group) {
 }
 
 RankFacts Facts() {
-  return {1, {1, 4, 7}, {{"rank", 1}}, {{"experts", Json::array()}}, [](record::Site, int64_t layer) {
+  return {1, {1, 4, 7}, {1, 2}, {{"rank", 1}}, {{"experts", Json::array()}}, [](record::Site, int64_t layer) {
             return Json(layer);
           }};
+}
+
+TEST(RankFiles, RowsAreShownToAContextGroup) {
+  record::Collective shown = Sum(2);
+  for (const auto site : {record::Site::kShown, record::Site::kReturned}) {
+    shown.site = site;
+    EXPECT_EQ(CollectiveJson(shown, 1, Facts())["ranks"], Json::array({1, 2}));
+  }
 }
 
 TEST(RankFiles, ASumSaysWhoTookPart) {

@@ -40,6 +40,12 @@ EngineOptions Shared(EngineOptions options, int64_t context, SequenceSplit split
   return options;
 }
 
+// The same with rows dealt to the ranks that cut a layer.
+EngineOptions Dealt(EngineOptions options) {
+  options.layout.sequence_parallel = true;
+  return options;
+}
+
 class AxesIdentity : public testing::TestWithParam<const char*> {
  protected:
   AxesIdentity() : model_(support::Open(DirOf(GetParam()))) {
@@ -172,11 +178,60 @@ TEST_P(AxesIdentity, SharesOfManySequences) {
   }
 }
 
+// The stream is shared out over the ranks that cut a layer; 16 ranks of 64 positions have 4 each.
+TEST_P(AxesIdentity, RowsThatAreDealt) {
+  for (const int64_t ranks : {1, 2, 3, 5}) ExpectEqual(Dealt(Options(ranks, 1, 1)));
+  ExpectEqual(Dealt(Options(3, 1, 1, Launch::kProcesses)));
+  ExpectEqual(Dealt(Options(2, 3, 1)));
+  ExpectEqual(Dealt(Options(3, 2, 2, Launch::kProcesses)));
+  for (const int64_t stretch : {1, 2, 7}) {  // some ranks have no rows
+    EngineOptions options = Dealt(Options(3, 1, 1));
+    options.layout.context_stretch = stretch;
+    ExpectEqual(options);
+  }
+  EngineOptions options = Dealt(Options(2, 1, 1));
+  options.kernels.contract = kernels::Contract::kPortable;
+  ExpectEqual(options);
+}
+
+TEST_P(AxesIdentity, RowsThatAreDealtOfShares) {
+  for (const SequenceSplit split : kSplits) {
+    for (const int64_t ranks : {2, 3}) ExpectEqual(Dealt(Shared(Options(ranks, 1, 1), 2, split, 12)));
+    ExpectEqual(Dealt(Shared(Options(2, 2, 2), 2, split, 12)));
+    ExpectEqual(Dealt(Shared(Options(2, 2, 1, Launch::kProcesses), 3, split, 26)));
+  }
+  if (model_.geometry.moe.experts == 0) return;
+  for (const int64_t ep : {1, 2, 3}) {
+    EngineOptions options = Dealt(Shared(Options(3, 1, 2), 2, SequenceSplit::kZigzag, 12));
+    options.layout.ep = ep;
+    ExpectEqual(options);
+  }
+}
+
+// Whole axes on every rank: of what nobody adds up, every rank takes its own rows.
+TEST_P(AxesIdentity, RowsThatAreDealtOfReplicatedAxes) {
+  EngineOptions options = Dealt(Options(3, 1, 1));
+  const plan::Layout layout = plan::MakeLayout(model_.geometry, options.layout).value();
+  for (const plan::AxisPlan& axis : layout.axes) options.layout.cuts[axis.axis] = "replicate";
+  ExpectEqual(options);
+}
+
+TEST_P(AxesIdentity, RowsThatAreDealtOfChunksAndBatches) {
+  for (const int64_t chunk : {1, 7, 64, 512}) {
+    for (const size_t batch : {size_t{1}, size_t{0}}) {
+      EngineOptions options = Dealt(Shared(Options(3, 1, 1), 1, SequenceSplit::kContiguous, 10));
+      options.prefill_chunk = chunk;
+      ExpectEqual(options, batch);
+    }
+  }
+}
+
 // Hidden states come together from the stages and shares.
 TEST_P(AxesIdentity, HiddenStatesOfAllLayers) {
   std::vector<std::vector<engine::ScoredSequence>> scored;
   for (const EngineOptions& options :
-       {Options(1, 1, 1), Options(2, 3, 2), Shared(Options(1, 3, 2), 2, SequenceSplit::kZigzag, 12)}) {
+       {Options(1, 1, 1), Options(2, 3, 2), Shared(Options(1, 3, 2), 2, SequenceSplit::kZigzag, 12),
+        Dealt(Shared(Options(2, 3, 1), 2, SequenceSplit::kZigzag, 12)), Dealt(Options(3, 1, 1))}) {
     const auto engine = engine::Engine::Start(model_, options, {});
     ASSERT_TRUE(engine.ok()) << engine.error().message;
     auto one = engine::Score(engine->get(), {set_, false, true});
@@ -244,6 +299,17 @@ TEST(SharesOfSequences, KeepTheSameCodes) {
   const std::vector<float> one = support::Logits(model, options, set).value();
   const std::vector<float> shared = support::Logits(model, Shared(options, 3, SequenceSplit::kZigzag, 20), set).value();
   EXPECT_EQ(support::FirstDifference(one, shared, model.geometry.vocab), "");
+}
+
+// Floats are added in the order of ranks, whoever needs the sum.
+TEST(DealtRows, HaveTheSameBitsInFastMode) {
+  const engine::OpenedModel model = support::Open(DemoDir());
+  const support::TokenSet set = {support::RandomTokens(90, model.geometry.vocab, 3)};
+  EngineOptions options = Options(3, 1, 1);
+  options.numerics = kernels::Numerics::kFast;
+  const std::vector<float> whole = support::Logits(model, options, set).value();
+  const std::vector<float> dealt = support::Logits(model, Dealt(options), set).value();
+  EXPECT_EQ(support::FirstDifference(whole, dealt, model.geometry.vocab), "");
 }
 
 // Requests go to the replica with the fewest, so that those of a batch take turns; ends make room.

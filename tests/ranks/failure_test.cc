@@ -140,6 +140,8 @@ TEST_P(PlantedFailure, OfAnyShareEndsTheRunInTime) {
   options.layout.context = 2;
   options.layout.context_stretch = 4;
   ExpectEnd(options, {kind, rank + 1, 0, kFaultStep});
+  options.layout.sequence_parallel = true;
+  ExpectEnd(options, {kind, rank + 1, 0, kFaultStep});
 }
 
 // A signal from outside, between two steps.

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <optional>
 
 #include "proof/rank_files.h"
@@ -33,6 +34,7 @@ struct Setting {
   int64_t ep = 0, prefill_chunk = 0;  // 0: as the engine chooses
   std::string model = {};             // of the golden cases; empty: the demo
   int64_t context = 1;                // in stretches of 9, zigzag
+  bool dealt = false;                 // rows to the ranks that cut a layer
 };
 
 class PlantedFault : public testing::Test {
@@ -46,6 +48,7 @@ class PlantedFault : public testing::Test {
     options.layout.context = setting.context;
     options.layout.context_split = plan::SequenceSplit::kZigzag;
     options.layout.context_stretch = 9;
+    options.layout.sequence_parallel = setting.dealt;
     if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
     options.layout.ep = setting.ep;
     if (setting.prefill_chunk > 0) options.prefill_chunk = setting.prefill_chunk;
@@ -167,6 +170,90 @@ TEST_F(PlantedFault, SharesOfSequencesAreEqualToOneRank) {
     for (const proof::RankRun& rank : run.ranks) total += rank.rows.size();
     EXPECT_EQ(total, (20U + 21U + 22U) * 2U) << "once for each rank that cuts a layer";
   }
+}
+
+// Rows that are dealt are facts of the record: each is kept by one of the ranks that cut a layer.
+TEST_F(PlantedFault, RowsThatAreDealtAreEqualToOneRank) {
+  const struct {
+    int64_t ranks, context, stages, replicas;
+    Launch launch;
+    const char* experts;
+  } layouts[] = {{1, 1, 1, 1, Launch::kThreads, ""},        {2, 1, 1, 1, Launch::kThreads, "width"},
+                 {3, 1, 1, 1, Launch::kProcesses, "whole"}, {3, 1, 2, 1, Launch::kThreads, "replicate"},
+                 {2, 3, 1, 1, Launch::kProcesses, "whole"}, {2, 2, 2, 2, Launch::kThreads, "width"}};
+  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
+    std::vector<proof::NamedFiles> runs;
+    for (const auto& one : layouts) {
+      Setting setting{"", Numerics::kExact, one.ranks, one.launch, 20, one.experts, one.stages, one.replicas, 3};
+      setting.context = one.context;
+      setting.dealt = true;
+      setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
+      runs.push_back(Record(setting, level));
+    }
+    const proof::Report report = proof::Verify(runs, {});
+    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+    for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
+    proof::RecordedRun run;
+    ASSERT_FALSE(proof::CheckRun(runs[4].files, &run));
+    // 0 0 1 1 2 2 2 2 1 by context, and of each the first half, rounded up, is the first rank's.
+    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2}));
+    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 1)}), (std::vector<int64_t>{1}));
+    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 8)}), (std::vector<int64_t>{3}));
+    size_t total = 0;
+    for (const proof::RankRun& rank : run.ranks) total += rank.rows.size();
+    EXPECT_EQ(total, 20U + 21U + 22U) << "once";
+    // How rows came together has a record of its own.
+    std::map<std::string, int64_t> kinds;
+    for (const Json& record : run.ranks[0].collectives) {
+      if (record["layer"] == 0) kinds[record["site"].get<std::string>() + " " + record["kind"].get<std::string>()] += 1;
+    }
+    for (const char* site : {"norm1 gather", "shown gather", "returned gather", "resid1 reduce-scatter", "norm2 gather",
+                             "router gather", "resid2 reduce-scatter"}) {
+      EXPECT_EQ(kinds[site], 1) << site;
+    }
+  }
+}
+
+// The layout that is declared is not the one that was carried out.
+TEST_F(PlantedFault, AnotherSplitThanDeclaredIsHeldByTheWrongRanks) {
+  Setting setting{"other-split", Numerics::kExact, 1};
+  setting.context = 2;
+  const proof::NamedFiles run = Record(setting);
+  EXPECT_EQ(Member(ParseJson(run.files.at("layout.json"), "layout.json").value(), "cp_layout"), "zigzag");
+  const proof::Finding finding = proof::Verify({run}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kAmbiguousGlobalTokenMapping) << finding.message;
+  EXPECT_EQ(finding.where["dimensions"], Json::array({"cp"}));
+  // Stretches of 9 in chunks of 3, and not of 5: position 3 is the second share's by what is declared.
+  EXPECT_EQ(finding.where["rank"], 0);
+  EXPECT_EQ(finding.where["position"], 3);
+}
+
+TEST_F(PlantedFault, RowsThatAreDealtBeforeTheyAreSharedOutAreHeldByTheWrongRanks) {
+  for (const Launch launch : {Launch::kThreads, Launch::kProcesses}) {
+    Setting setting{"sp-first", Numerics::kExact, 2, launch};
+    setting.context = 2;
+    setting.dealt = true;
+    const proof::NamedFiles run = Record(setting);
+    const proof::Finding finding = proof::Verify({run}, {}).finding;
+    EXPECT_EQ(finding.verdict, Verdict::kAmbiguousGlobalTokenMapping) << finding.message;
+    // Every number is right: it is the map that is not.
+    setting.fault.clear();
+    EXPECT_EQ(Record(setting).files.at("logits.bin"), run.files.at("logits.bin"));
+  }
+}
+
+TEST_F(PlantedFault, OfASumOfDealtRowsIsNamed) {
+  Setting setting{"partial-bf16:rank=1:site=4"};
+  setting.dealt = true;
+  const proof::Finding finding = Caught(setting);
+  EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(finding.message, StartsWith("layer 2 resid1"));
+  // What a rank shows is rounded: another one is misled.
+  Setting shown{"hand-bf16:rank=1"};
+  shown.dealt = true;
+  const proof::Finding misled = Caught(shown);
+  EXPECT_EQ(misled.verdict, Verdict::kBoundaryDigestMismatch);
+  EXPECT_THAT(misled.message, StartsWith("layer 0 resid1"));
 }
 
 // What a rank shows to its context group has another rounding: the first to see it has the keys of an earlier share.

@@ -17,7 +17,9 @@ TEST(Records, SitesHaveNames) {
   EXPECT_EQ(SiteName(Site::kEmbed), "embed");
   EXPECT_EQ(SiteName(Site::kMixer), "resid1");
   EXPECT_EQ(SiteName(Site::kLogits), "logits");
-  EXPECT_EQ(SiteName(static_cast<Site>(3)), "site 3");
+  EXPECT_EQ(SiteName(Site::kShown), "shown");
+  EXPECT_EQ(SiteName(static_cast<Site>(2)), "site 2");
+  EXPECT_TRUE(InContext(Site::kShown) && InContext(Site::kReturned) && !InContext(Site::kRouter));
 }
 
 TEST(Records, TokensComeApart) {

@@ -57,6 +57,41 @@ TEST(RunLog, AStepWithoutRowsLeavesNothing) {
   EXPECT_TRUE(log.collectives().empty()) << "a sum of no rows is none";
 }
 
+// Of three rows that a rank computes with others it keeps the last, and the logits are those of all.
+TEST(RunLog, RowsThatOthersKeepAreTheirsToNote) {
+  RunLog log(Options(Level::kFull));
+  log.BeginStep({{GlobalToken(0, 4), 0, 0, 9, 0}, {GlobalToken(0, 5), 0, 1, 8, 0}, {GlobalToken(0, 6), 0, 2, 7, 0}},
+                {GlobalToken(0, 5), GlobalToken(0, 6)}, KeptRows{{2}, {1}});
+  const Chosen chosen;
+  log.Rows(Site::kMixer, 0, std::vector<float>{1, 2});
+  log.LogitsRows(Site::kFinalNorm, 8, std::vector<float>{3, 4});
+  log.LogitsRows(Site::kLogits, 8, std::vector<float>{5, 6});
+  log.Route(0, chosen.view());
+  log.Execute(0, std::vector<int32_t>{0, 5}, std::vector<int32_t>{1, 0});
+  log.Count({Site::kMixer, 0, 2, "reduce-scatter", "one-shot"});
+  log.Sort();
+  ASSERT_EQ(log.rows().size(), 1U);
+  EXPECT_EQ(log.rows()[0].token, GlobalToken(0, 6));
+  ASSERT_EQ(log.bounds().size(), 4U);
+  EXPECT_EQ(log.bounds()[0].token, GlobalToken(0, 6));
+  EXPECT_EQ(log.bounds()[1].site, Site::kFinalNorm);
+  EXPECT_EQ(log.bounds()[1].token, GlobalToken(0, 6));
+  EXPECT_EQ(log.bounds()[2].token, GlobalToken(0, 5)) << "the logits of all rows are on one rank";
+  ASSERT_EQ(log.decisions().size(), 1U);
+  EXPECT_EQ(log.decisions()[0].token, GlobalToken(0, 6));
+  EXPECT_EQ(log.route_slots()[0].expert, 2);
+  EXPECT_EQ(log.dispatches().size(), 2U);
+  // It multiplies for those that keep the others.
+  ASSERT_EQ(log.executions().size(), 2U);
+  EXPECT_EQ(log.executions()[0].token, GlobalToken(0, 4));
+  EXPECT_EQ(log.collectives().size(), 1U);
+  // Nor does a rank that keeps none of a step's rows leave out the sums that it takes part in.
+  log.BeginStep({{GlobalToken(0, 7), 1, 0, 9, 0}}, {}, KeptRows{});
+  log.Rows(Site::kMixer, 0, {});
+  log.Count({Site::kMixer, 0, 2, "reduce-scatter", "two-shot"});
+  EXPECT_EQ(log.collectives().size(), 2U);
+}
+
 TEST(RunLog, LevelsNoteMore) {
   for (const Level level : {Level::kDigest, Level::kRows, Level::kFull}) {
     RunLog log(Options(level));

@@ -158,6 +158,7 @@ std::string Describe(const engine::EngineOptions& options) {
     text += fmt::format(" cp={} {} stretch={}", options.layout.context,
                         plan::SequenceSplitName(options.layout.context_split), options.layout.context_stretch);
   }
+  if (options.layout.sequence_parallel) text += " sp";
   if (options.layout.stages > 1) text += fmt::format(" pp={}", options.layout.stages);
   if (!options.layout.stage_layers.empty()) {
     text += fmt::format(" layers={}", fmt::join(options.layout.stage_layers, ","));
