@@ -130,22 +130,14 @@ void Print(const BenchFlags& flags, const Series& series, double step_bytes, dou
   const double rate = step_bytes / decode_step;
   if (flags.json) {
     const plan::Layout& layout = series.engine->layout();
-    Json line = {{"model", flags.engine.layout.model},
-                 {"ranks", layout.ranks},
-                 {"context", layout.context.ranks},
-                 {"sequence_parallel", layout.sequence_parallel},
-                 {"stages", layout.stages.size()},
-                 {"replicas", layout.replicas},
-                 {"numerics", series.numerics},
-                 {"sequences", flags.sequences},
-                 {"prompt_tokens", flags.prompt},
-                 {"prefill_tokens_per_s", prefill},
-                 {"decode_tokens_per_s", decode},
-                 {"decode_step_us", decode_step * 1e6},
-                 {"step_bytes", step_bytes},
-                 {"read_bytes_per_s", rate},
-                 {"peak_read_bytes_per_s", read_rate},
-                 {"fraction_of_peak", rate / read_rate}};
+    Json line = {{"model", flags.engine.layout.model}, {"ranks", layout.ranks},
+                 {"context", layout.context.ranks},    {"sequence_parallel", layout.sequence_parallel},
+                 {"stages", layout.stages.size()},     {"replicas", layout.replicas},
+                 {"numerics", series.numerics},        {"sequences", flags.sequences},
+                 {"prompt_tokens", flags.prompt},      {"prefill_tokens_per_s", prefill},
+                 {"decode_tokens_per_s", decode},      {"decode_step_us", decode_step * 1e6},
+                 {"step_bytes", step_bytes},           {"read_bytes_per_s", rate},
+                 {"peak_read_bytes_per_s", read_rate}, {"fraction_of_peak", rate / read_rate}};
     if (!series.gaps_us.empty()) line["replay_gap_us"] = Median(series.gaps_us);
     std::puts(DumpJson(line).c_str());
     return;

@@ -252,9 +252,6 @@ class Communicator {
   void Sum(int64_t parity, int64_t begin, std::span<T> out);
   template <class T>
   Result<std::span<T>> ReduceOwn(std::span<T> values, int64_t columns, std::span<const RowRun> runs);
-  // Puts this rank's part of a piece of a sum into its slot.
-  template <class T>
-  void ShowPart(std::span<T> values, int64_t parity);
   template <class T>
   void Spoil(std::span<T> part);
   // Where a sum is made before it goes to `values`: there, or in memory of the host.

@@ -32,14 +32,17 @@ std::vector<float> Angles(const plan::RopeTable& table, const StepTokens& step) 
 // The rows of the head: those whose logits are handed out stand first, so that they are one block.
 struct HeadRows {
   std::vector<int32_t> tokens, argmax;  // as in StepView
+  int64_t greedy = 0;
 };
 
-HeadRows HeadRowsOf(const StepTokens& step, int64_t rows, int64_t greedy) {
+HeadRows HeadRowsOf(const StepTokens& step, bool keeps_all) {
   HeadRows head;
   head.tokens.assign(step.logits_rows.begin(), step.logits_rows.end());
   head.tokens.insert(head.tokens.end(), step.greedy_rows.begin(), step.greedy_rows.end());
-  head.argmax.assign(static_cast<size_t>(rows - greedy), -1);
-  for (int64_t row = rows - greedy; row < rows; ++row) head.argmax.push_back(static_cast<int32_t>(row));
+  const int64_t rows = keeps_all ? static_cast<int64_t>(head.tokens.size()) : comm::AllRows(step.head_keepers);
+  head.greedy = keeps_all ? static_cast<int64_t>(step.greedy_rows.size()) : step.greedy;
+  head.argmax.assign(static_cast<size_t>(rows - head.greedy), -1);
+  for (int64_t row = rows - head.greedy; row < rows; ++row) head.argmax.push_back(static_cast<int32_t>(row));
   return head;
 }
 
@@ -89,15 +92,30 @@ void Point(const StagedSpans& staged, const std::vector<size_t>& begins, const i
   for (size_t i = 0; i < staged.spans.size(); ++i) spans[i].pages = pages + begins[i];
 }
 
+// What the host knows of a step: sizes, and whose rows are whose.
+StepView SizesOf(const Runtime& runtime, const StepTokens& step, const HeadRows& head) {
+  StepView view;
+  view.tokens = static_cast<int64_t>(step.tokens.size());
+  view.kept_rows = static_cast<int64_t>(head.tokens.size());
+  view.kept = runtime.comm.HasAll(step.keepers) ? view.tokens : comm::RowsOf(step.keepers, runtime.comm.rank());
+  view.rows = static_cast<int64_t>(head.argmax.size());
+  view.greedy = head.greedy;
+  view.keepers = step.keepers;
+  view.head_keepers = step.head_keepers;
+  for (const kernels::TokenSpan& span : step.spans) {
+    view.key_visits += int64_t{span.count} * (span.start + span.count);
+  }
+  view.whole_tokens = step.whole.tokens();
+  view.whole_rows = step.whole.head_rows;
+  view.runs = step.whole.runs;
+  return view;
+}
+
 }  // namespace
 
 StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   Staging staging;
-  const bool all = runtime.comm.HasAll(step.keepers);
-  const auto kept_greedy = static_cast<int64_t>(step.greedy_rows.size());
-  const int64_t kept_rows = static_cast<int64_t>(step.logits_rows.size()) + kept_greedy;
-  const int64_t head_rows = all ? kept_rows : comm::AllRows(step.head_keepers), greedy = all ? kept_greedy : step.greedy;
-  const HeadRows head = HeadRowsOf(step, head_rows, greedy);
+  const HeadRows head = HeadRowsOf(step, runtime.comm.HasAll(step.keepers));
   const size_t ids = staging.Add(step.tokens);
   const size_t rows = staging.Add(std::span<const int32_t>(head.tokens));
   const size_t argmax = staging.Add(std::span<const int32_t>(head.argmax));
@@ -131,14 +149,7 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
     for (size_t i = 0; i < rings.size(); ++i) all.rings.push_back({rings[i], at(i + 1)});
     return all;
   };
-  StepView view;
-  view.tokens = static_cast<int64_t>(step.tokens.size());
-  view.kept_rows = kept_rows;
-  view.kept = all ? view.tokens : comm::RowsOf(step.keepers, runtime.comm.rank());
-  view.rows = head_rows;
-  view.greedy = greedy;
-  view.keepers = step.keepers;
-  view.head_keepers = step.head_keepers;
+  StepView view = SizesOf(runtime, step, head);
   view.ids = reinterpret_cast<const TokenId*>(there + ids);
   view.own = lists_at(own);
   view.head_rows = reinterpret_cast<const int32_t*>(there + rows);
@@ -148,13 +159,7 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
     const auto* cos = reinterpret_cast<const float*>(there + angles[i]);
     view.ropes.push_back({half, cos, cos + view.tokens * half});
   }
-  for (const kernels::TokenSpan& span : step.spans) {
-    view.key_visits += int64_t{span.count} * (span.start + span.count);
-  }
-  view.whole_tokens = step.whole.tokens();
-  view.whole_rows = step.whole.head_rows;
   view.whole = lists_at(whole);
-  view.runs = step.whole.runs;
   return view;
 }
 

@@ -29,7 +29,7 @@ struct StepTokens {
   std::span<const int32_t> pages;             // of all spans, also of the whole step, one behind the other
   std::span<const int32_t> logits_rows;       // [P] kept rows whose logits are wanted, ascending
   WholeStep whole;
-  std::span<const int32_t> greedy_rows = {};  // kept rows of which only the greedy token is wanted, ascending
+  std::span<const int32_t> greedy_rows = {};        // kept rows of which only the greedy token is wanted, ascending
   std::span<const comm::RowRun> keepers = {};       // which rank of those that cut a layer keeps which of the T rows
                                                     // between sums: none: every rank all
   std::span<const comm::RowRun> head_keepers = {};  // and of the R rows of the head

@@ -170,11 +170,6 @@ TEST_F(PeerTransportTest, AMissingRankOfAWeightedSumIsNamed) {
   });
 }
 
-// What a rank gives in a call of the norm tests: magnitudes that two ranks do not cancel.
-int64_t GridTermOf(int64_t rank, int64_t call, int64_t i) {
-  return static_cast<int64_t>(TermOf(rank, call, i) * 4096.0F) * 31 + rank;
-}
-
 // Everything that AddNorm reads and writes, on one side.
 struct NormCase {
   NormCase(int64_t rows, int64_t n, int64_t call) : x(Size(rows * n)), y(Size(rows * n), -1), weight(Size(n)) {

@@ -36,9 +36,9 @@ class Replayed : public testing::Test {
     bool more = true;
     while (more) {
       const Result<bool> stepped = (*engine)->Step(
-          [&](const sched::Span&, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
+          [&](const sched::Span&, const SpanOutput& output, bool wanted) -> Result<std::optional<TokenId>> {
             if (!wanted) return std::optional<TokenId>();
-            const auto row = logits.last(static_cast<size_t>(small_.vocab()));
+            const auto row = output.logits.last(static_cast<size_t>(small_.vocab()));
             return std::optional<TokenId>(static_cast<TokenId>(std::max_element(row.begin(), row.end()) - row.begin()));
           });
       CHECK_MSG(stepped.ok(), stepped.error().message);
@@ -46,7 +46,7 @@ class Replayed : public testing::Test {
     }
     CHECK((*engine)->SealProof().ok());
     EXPECT_FALSE(
-        (*engine)->Step([](const sched::Span&, std::span<const float>, bool) { return std::optional<TokenId>(); }).ok())
+        (*engine)->Step([](const sched::Span&, const SpanOutput&, bool) { return std::optional<TokenId>(); }).ok())
         << "a sealed run is over";
     return proof::ReadRunDir(options.proof.dir).value();
   }

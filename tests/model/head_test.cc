@@ -79,7 +79,7 @@ std::vector<uint64_t> GreedyOf(const RankFixture& rank, StepTokens step, std::sp
   const StepView view = StageStep(rank.runtime(), step);
   std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
   std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts)), greedy(rows.size());
-  Head(rank.runtime(), rank.weights(), view, x, local, keys);
+  EXPECT_TRUE(Head(rank.runtime(), rank.weights(), view, x, local, keys).ok());
   EXPECT_TRUE(GatherGreedy(rank.runtime(), keys, greedy).ok());
   return greedy;
 }

@@ -327,7 +327,7 @@ TEST(Replicas, RequestsTakeTurnsAndEndsMakeRoom) {
     ASSERT_TRUE((*engine)->Submit(std::move(request)).ok());
   };
   const auto step = [&] {
-    const Result<bool> stepped = (*engine)->Step([](const sched::Span&, std::span<const float>, bool wanted) {
+    const Result<bool> stepped = (*engine)->Step([](const sched::Span&, const engine::SpanOutput&, bool wanted) {
       return Result<std::optional<TokenId>>(wanted ? std::optional<TokenId>(7) : std::nullopt);
     });
     ASSERT_TRUE(stepped.ok() && *stepped);

@@ -264,15 +264,15 @@ TEST_F(LayoutIdentity, DecodingIsScoring) {
     }
     Result<bool> more = true;
     while (more.ok() && *more) {
-      more = (*engine)->Step(
-          [&](const sched::Span& span, std::span<const float> logits, bool wanted) -> Result<std::optional<TokenId>> {
-            const auto i = static_cast<size_t>(span.seq);
-            rows[i].insert(rows[i].end(), logits.begin(), logits.end());
-            if (!wanted) return std::optional<TokenId>();
-            const auto last = logits.last(static_cast<size_t>(Vocab()));
-            texts[i].push_back(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
-            return std::optional<TokenId>(texts[i].back());
-          });
+      more = (*engine)->Step([&](const sched::Span& span, const engine::SpanOutput& output,
+                                 bool wanted) -> Result<std::optional<TokenId>> {
+        const auto i = static_cast<size_t>(span.seq);
+        rows[i].insert(rows[i].end(), output.logits.begin(), output.logits.end());
+        if (!wanted) return std::optional<TokenId>();
+        const auto last = output.logits.last(static_cast<size_t>(Vocab()));
+        texts[i].push_back(static_cast<TokenId>(std::max_element(last.begin(), last.end()) - last.begin()));
+        return std::optional<TokenId>(texts[i].back());
+      });
     }
     ASSERT_TRUE(more.ok()) << more.error().message;
     std::vector<float> decoded;

@@ -84,8 +84,8 @@ TEST_P(PlacementIdentity, GroupsWithoutExpertsAndOneWithAll) {
 TEST_P(PlacementIdentity, WithPadsProcessesAndTheSharedExpertElsewhere) {
   EngineOptions options;
   options.layout.ranks = 5;
-  options.layout.placement =
-      Placement::FromEpConfig(experts(), 3, plan::PlacementStrategy::kInterleave, {"v2", {}}).value();
+  options.layout.placement.emplace(
+      Placement::FromEpConfig(experts(), 3, plan::PlacementStrategy::kInterleave, {"v2", {}}).value());
   if (model_.geometry.moe.shared_width > 0) options.layout.cuts["shared"] = "replicate";
   options.layout.pad_to = 3;
   options.launch = engine::Launch::kProcesses;
@@ -96,9 +96,9 @@ TEST_P(PlacementIdentity, WithPadsProcessesAndTheSharedExpertElsewhere) {
 TEST_P(PlacementIdentity, TheMapDecidesWhatARankHolds) {
   EngineOptions options;
   options.layout.ranks = 3;
-  options.layout.placement =
+  options.layout.placement.emplace(
       Placement::FromLogicalToPhysical(Placement::Random(experts(), 1, 7)->LogicalToPhysical(), {0, 1, experts() - 1})
-          .value();
+          .value());
   const auto engine = engine::Engine::Start(model_, options, {});
   ASSERT_TRUE(engine.ok()) << engine.error().message;
   const plan::Layout& layout = (*engine)->layout();
