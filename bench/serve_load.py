@@ -45,6 +45,11 @@ class Server:
             total += int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{pid}/status").read()).group(1))
         return total / 1024
 
+    def processor_seconds(self):
+        """Processor time of the server itself, all its threads."""
+        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def end(self):
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(60)
@@ -156,15 +161,29 @@ def memory(server, options):
 
 
 def cost(server, options):
-    """Share of a step that is not the forward pass, and the rate against the same batch without a server."""
-    before = server.metrics()
-    done, seconds = run(server, [prompt_of(options.prompt_tokens, i, options.vocab) for i in range(options.streams)], options.tokens)
-    after = server.metrics()
-    spent = {name: after[name] - before.get(name, 0.0) for name in after}
-    rest = 1 - spent["forward_seconds_total"] / seconds
-    print(f"{options.streams} streams of {options.tokens} tokens: {seconds:.2f} s, of it "
-          f"{spent['forward_seconds_total']:.2f} s forward passes, {spent['schedule_seconds_total']:.3f} s scheduling, "
-          f"{100 * rest:.1f} % outside forward passes; {sum(s.tokens() for s in done) / seconds:.1f} tokens/s")
+    """What a batch's time goes to, in the thread that runs the engine: first batch, then more of them.
+
+    `delivering` is from tokens to texts and to the threads of connections; `else` is what no step accounts for: taking
+    requests in, counting, and waiting for the first and the last byte. The sum without forward passes and sampling is
+    what scheduler and HTTP hold the engine up for. Threads of connections take time beside it: see `processor time`.
+    """
+    columns = ["forward", "sample", "deliver", "schedule"]
+    print(f"{options.streams} streams of {options.tokens} tokens; shares of a batch's time in %")
+    print("batch  seconds  forward passes  sampling | delivering  scheduling   else = scheduler and HTTP | processor time")
+    for turn in range(options.rounds):
+        prompts = [prompt_of(options.prompt_tokens, 1000 * turn + i, options.vocab) for i in range(options.streams)]
+        before, used = server.metrics(), server.processor_seconds()
+        _, seconds = run(server, prompts, options.tokens)
+        used = server.processor_seconds() - used
+        after = server.metrics()
+        share = {}
+        for column in columns:
+            name = f"{column}_seconds_total"
+            share[column] = 100 * (after[name] - before.get(name, 0.0)) / seconds
+        rest = 100 - sum(share.values())
+        ours = share["deliver"] + share["schedule"] + rest
+        print(f"{turn + 1:5}  {seconds:7.3f}  {share['forward']:14.1f}  {share['sample']:8.1f} | {share['deliver']:10.1f}  "
+              f"{share['schedule']:10.1f}  {rest:5.1f} = {ours:18.1f} | {used:.3f} s", flush=True)
 
 
 def main():

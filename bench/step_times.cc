@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times of steps while a long prompt is prefilled beside decoders, without a server, under one prefill budget and
-// another in turn: step_times DIR DECODERS PROMPT_TOKENS ROUNDS PREFILL_BUDGET..., where 0 is the scheduler's own.
+// another in turn: step_times DIR DECODERS PROMPT_TOKENS ROUNDS PREFILL_BUDGET..., where 0 is the scheduler's own. Of
+// every long step it says what the system did meanwhile.
+#include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
@@ -28,6 +30,24 @@ double ProcessorMs() {
   return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_nsec) * 1e-6;
 }
 
+// What the system did to this thread so far: pages that it gave it, and how often it ran something else instead.
+struct Interference {
+  int64_t pages = 0, preemptions = 0;
+
+  static Interference Now() {
+    rusage usage{};
+    ::getrusage(RUSAGE_THREAD, &usage);
+    return {usage.ru_minflt, usage.ru_nivcsw};
+  }
+};
+
+struct StepFacts {
+  double ms = 0;
+  Interference met;
+  int64_t computed = 0, count = 0;  // tokens of the prompt before it, and in it
+  double stretch = 0;               // over a step without the prompt
+};
+
 double Median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   return values.empty() ? 0 : values[values.size() / 2];
@@ -37,8 +57,12 @@ double Median(std::vector<double> values) {
 struct Series {
   int64_t budget;
   std::unique_ptr<engine::Engine> engine;
-  std::vector<double> steady_ms, stretch, longest, modelled, prompt_ms;  // one a round, but stretch one a step
+  std::vector<double> steady_ms, later_ms, stretch, longest, modelled,
+      prompt_ms;                           // one a round, but stretch one a step
+  std::vector<StepFacts> long_steps = {};  // those of more than kMostStretch
 };
+
+constexpr double kMostStretch = 3;  // the aim
 
 // Decoders alone, then beside a prompt until it is through.
 class Round {
@@ -50,34 +74,31 @@ class Round {
     for (int64_t id = first_id; id < last_; ++id)
       TRY(Submit(id, kDecoderPrompt, static_cast<int32_t>(prompt_) + kSteady));
     while (engine().counts().running < decoders_ || engine().step_tokens() != decoders_) TRY(Step());
-    std::vector<double> before;
-    for (int i = 0; i < 40; ++i) {
-      TRY_ASSIGN(const double ms, Step());
-      before.push_back(ms);
-    }
-    const double median = Median(before);
+    TRY_ASSIGN(const double before, MedianStep());
     TRY(Submit(last_, prompt_, 1));
-    double longest = 0, modelled = 0, all = 0;
+    double modelled = 0;
+    std::vector<StepFacts> steps;
     for (int64_t computed = 0; !through_;) {
-      TRY_ASSIGN(const double ms, Step());
-      const int64_t count = engine().step_tokens() - decoders_;
-      modelled = std::max(modelled, Modelled(computed, count));
-      computed += count;
-      series_.stretch.push_back(ms / median);
-      longest = std::max(longest, ms / median);
-      all += ms;
+      TRY_ASSIGN(StepFacts step, Step());
+      step.computed = computed;
+      step.count = engine().step_tokens() - decoders_;
+      modelled = std::max(modelled, Modelled(computed, step.count));
+      computed += step.count;
+      steps.push_back(step);
     }
-    series_.steady_ms.push_back(median);
-    series_.longest.push_back(longest);
+    TRY_ASSIGN(const double after, MedianStep());
+    Take(steps, before, after);
+    series_.steady_ms.push_back(before);
+    series_.later_ms.push_back(after);
     series_.modelled.push_back(modelled);
-    series_.prompt_ms.push_back(all);
     for (int64_t id = first_id; id <= last_; ++id) engine().Finish(SeqId{id});
     return {};
   }
 
  private:
   static constexpr int64_t kDecoderPrompt = 16;
-  static constexpr int32_t kSteady = 100;  // decoders outlast the prompt by so many tokens
+  static constexpr int kAlone = 40;        // steps without the prompt before it, and as many after it
+  static constexpr int32_t kSteady = 150;  // decoders outlast the prompt by so many tokens
 
   engine::Engine& engine() { return *series_.engine; }
 
@@ -85,14 +106,45 @@ class Round {
     return engine().Submit({SeqId{id}, Prompt(id, length), most, 0, sched::LogitsMode::kLast});
   }
 
-  Result<double> Step() {
+  Result<double> MedianStep() {
+    std::vector<double> ms;
+    for (int i = 0; i < kAlone; ++i) {
+      TRY_ASSIGN(const StepFacts step, Step());
+      ms.push_back(step.ms);
+    }
+    return Median(ms);
+  }
+
+  // Compares the steps beside the prompt with what they would have taken without it. That grows meanwhile: the decoders
+  // see ever more of their own keys.
+  void Take(std::vector<StepFacts> steps, double before, double after) {
+    double longest = 0, all = 0;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      StepFacts& step = steps[i];
+      const double alone = before + (after - before) * static_cast<double>(i + 1) / static_cast<double>(steps.size());
+      step.stretch = step.ms / alone;
+      series_.stretch.push_back(step.stretch);
+      longest = std::max(longest, step.stretch);
+      all += step.ms;
+      if (step.stretch > kMostStretch) series_.long_steps.push_back(step);
+    }
+    series_.longest.push_back(longest);
+    series_.prompt_ms.push_back(all);
+  }
+
+  Result<StepFacts> Step() {
+    const Interference before = Interference::Now();
     const double begin = ProcessorMs();
     TRY(engine().Step([&](const sched::Span& span, const engine::SpanOutput&, bool) -> Result<std::optional<TokenId>> {
       through_ = through_ || span.seq == SeqId{last_};
       position_ = span.start;
       return std::optional<TokenId>(static_cast<TokenId>(10 + (span.start * 7) % 900));
     }));
-    return ProcessorMs() - begin;
+    StepFacts facts;
+    facts.ms = ProcessorMs() - begin;
+    const Interference after = Interference::Now();
+    facts.met = {after.pages - before.pages, after.preemptions - before.preemptions};
+    return facts;
   }
 
   // How much longer the scheduler takes the last step to be than one without the prompt's tokens.
@@ -113,6 +165,23 @@ double Percentile(std::vector<double> values, size_t percent) {
   return values[std::min(values.size() - 1, values.size() * percent / 100)];
 }
 
+// Whose the long steps are: the system's, when it took the processor away or gave pages of memory, or ours.
+void PrintLongSteps(const Series& series) {
+  size_t paged = 0, preempted = 0;
+  std::vector<StepFacts> ours;
+  for (const StepFacts& step : series.long_steps) {
+    paged += step.met.pages > 0;
+    preempted += step.met.pages == 0 && step.met.preemptions > 0;
+    if (step.met.pages == 0 && step.met.preemptions == 0) ours.push_back(step);
+  }
+  std::printf("  %zu of %zu steps above %.0f: %zu were given memory, %zu more lost the processor, %zu neither\n",
+              series.long_steps.size(), series.stretch.size(), kMostStretch, paged, preempted, ours.size());
+  constexpr size_t kShown = 10;
+  for (size_t i = 0; i < std::min(kShown, ours.size()); ++i) {
+    std::printf("    %.2f: %ld tokens behind %ld of the prompt\n", ours[i].stretch, ours[i].count, ours[i].computed);
+  }
+}
+
 Status Measure(const std::string& dir, int64_t decoders, int64_t prompt, int64_t rounds,
                const std::vector<int64_t>& budgets) {
   TRY_ASSIGN(const engine::OpenedModel model, engine::OpenModel(dir, dir));
@@ -124,21 +193,24 @@ Status Measure(const std::string& dir, int64_t decoders, int64_t prompt, int64_t
     options.max_context = std::min(prompt + 200, model.geometry.max_positions);
     options.kv_tokens = (decoders + 1) * (options.max_context + 64);
     options.prefill_budget = budget;
+    options.prefix_cache = true;  // as a server has it: states are copied at borders of pages
     TRY_ASSIGN(std::unique_ptr<engine::Engine> engine, engine::Engine::Start(model, options, {}));
-    all.push_back({budget, std::move(engine), {}, {}, {}, {}, {}});
+    all.push_back({budget, std::move(engine), {}, {}, {}, {}, {}, {}});
   }
   for (int64_t round = 0; round < rounds; ++round) {
     for (Series& series : all) TRY(Round(&series, decoders, prompt).Run(round * (decoders + 1)));
   }
-  std::printf("%ld decoders, a prompt of %ld tokens, %ld rounds in turn; a median step without a prompt is 1\n",
-              decoders, prompt, rounds);
+  std::printf("%ld decoders, a prompt of %ld tokens, %ld rounds in turn; a step without the prompt is 1\n", decoders,
+              prompt, rounds);
   for (const Series& series : all) {
     std::printf(
-        "budget %3ld: step without %.2f ms; with a prompt: median %.2f, 90 %% %.2f, 99 %% %.2f; longest of a round: "
+        "budget %3ld: step without %.2f ms, after the prompt %.2f; with a prompt: median %.2f, 90 %% %.2f, 99 %% %.2f; "
+        "longest of a round: "
         "median %.2f, least %.2f; by the scheduler's model %.2f; prompt through in %.0f ms\n",
-        series.budget, Median(series.steady_ms), Median(series.stretch), Percentile(series.stretch, 90),
-        Percentile(series.stretch, 99), Median(series.longest), Percentile(series.longest, 0), Median(series.modelled),
-        Median(series.prompt_ms));
+        series.budget, Median(series.steady_ms), Median(series.later_ms), Median(series.stretch),
+        Percentile(series.stretch, 90), Percentile(series.stretch, 99), Median(series.longest),
+        Percentile(series.longest, 0), Median(series.modelled), Median(series.prompt_ms));
+    PrintLongSteps(series);
   }
   return {};
 }

@@ -395,6 +395,12 @@ Status Communicator::GatherOnDevice(const ColumnRange& piece, int64_t rows, int6
 // One exchange of a gather: a line with the place of the columns, then the columns, dense.
 Status Communicator::GatherPiece(const ColumnRange& piece, int64_t rows, int64_t full_columns, std::span<float> out) {
   TRY_ASSIGN(const int64_t parity, NextSlots());
+  if (size() == 1) {  // nobody to exchange with
+    for (int64_t i = 0; i < rows && !out.empty(); ++i) {
+      std::copy_n(piece.data + i * piece.stride, piece.columns, out.data() + i * full_columns + piece.begin);
+    }
+    return {};
+  }
   auto* header = reinterpret_cast<int64_t*>(group_->slot(rank_, parity));
   header[0] = piece.begin;
   header[1] = piece.columns;

@@ -276,9 +276,9 @@ std::optional<model::ForcedCounts> Engine::forced() const {
   return routes_ == nullptr ? std::nullopt : std::optional(worker_->forced());
 }
 
-Result<bool> Engine::Step(const SpanSink& sink) {
+Result<bool> Engine::Step(const SpanSink& sink, const SpanPreview& preview) {
   if (failure_) return *failure_;
-  Result<bool> stepped = RunStep(sink);
+  Result<bool> stepped = RunStep(sink, preview);
   if (!stepped.ok()) failure_ = stepped.error();
   return stepped;
 }
@@ -290,7 +290,7 @@ Status Engine::Watch() {
   return failure_ ? Status(*failure_) : Status();
 }
 
-Result<bool> Engine::RunStep(const SpanSink& sink) {
+Result<bool> Engine::RunStep(const SpanSink& sink, const SpanPreview& preview) {
   const int64_t begin = NowUs();
   joint_.plans.clear();
   step_tokens_ = 0;
@@ -305,10 +305,8 @@ Result<bool> Engine::RunStep(const SpanSink& sink) {
   for (shown_ = 0; shown_ < schedulers_.size(); ++shown_) {
     const sched::StepPlan& plan = joint_.plans[shown_];
     if (plan.spans.empty()) continue;
-    const int64_t computed = NowUs();
-    TRY_ASSIGN(const std::vector<sched::SampledToken> sampled, Sample(shown_, sink));
+    TRY_ASSIGN(const std::vector<sched::SampledToken> sampled, Sample(sink, preview));
     const int64_t looked = NowUs();
-    times_.sample_us += looked - computed;
     if (options_.proof.on()) NoteStep(plan, sampled);
     schedulers_[shown_].Commit(plan, sampled);
     times_.schedule_us += NowUs() - looked;
@@ -345,29 +343,37 @@ Status Engine::Compute() {
   return CheckRange();
 }
 
-// Shows what came of a replica's spans, and gives the tokens that come of it.
-Result<std::vector<sched::SampledToken>> Engine::Sample(size_t replica, const SpanSink& sink) {
-  const int64_t vocab = model_.geometry.vocab;
-  std::vector<sched::SampledToken> sampled;
-  const sched::StepPlan& plan = joint_.plans[replica];
+// Shows what came of replica shown_'s spans, and gives the tokens that come of it.
+Result<std::vector<sched::SampledToken>> Engine::Sample(const SpanSink& sink, const SpanPreview& preview) {
+  const int64_t vocab = model_.geometry.vocab, computed = NowUs();
+  const sched::StepPlan& plan = joint_.plans[shown_];
+  std::vector<ShownSpan> all;
   for (const sched::Span& span : plan.spans) {
-    const bool wanted = schedulers_[replica].WantsToken(span);
     SpanOutput output;
     if (const std::optional<size_t> row = plan.GreedyOf(span)) {
-      const uint64_t key = greedy_[replica][*row];
+      const uint64_t key = greedy_[shown_][*row];
       CHECK(key != 0);  // some rank has a token
       output.greedy = {kernels::ArgmaxToken(key), kernels::ArgmaxLogit(key)};
     } else if (span.logits_count > 0) {
-      output.logits = {logits_[replica].data() + span.logits_begin * vocab,
+      output.logits = {logits_[shown_].data() + span.logits_begin * vocab,
                        static_cast<size_t>(span.logits_count * vocab)};
     } else {
       continue;
     }
-    TRY_ASSIGN(const std::optional<TokenId> token, sink(span, output, wanted));
+    all.push_back({&span, output, schedulers_[shown_].WantsToken(span)});
+  }
+  if (preview) preview(all);
+  const int64_t previewed = NowUs();
+  std::vector<sched::SampledToken> sampled;
+  for (const ShownSpan& shown : all) {
+    const bool wanted = schedulers_[shown_].WantsToken(*shown.span);  // a sink may have ended it meanwhile
+    TRY_ASSIGN(const std::optional<TokenId> token, sink(*shown.span, shown.output, wanted));
     if (!wanted) continue;
     CHECK(token.has_value());
-    sampled.push_back({span.seq, *token});
+    sampled.push_back({shown.span->seq, *token});
   }
+  times_.sample_us += previewed - computed;
+  times_.deliver_us += NowUs() - previewed;
   return sampled;
 }
 

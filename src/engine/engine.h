@@ -56,7 +56,8 @@ struct EngineTimes {
   int64_t weight_bytes = 0;            // resident on rank 0
   int64_t schedule_us = 0;             // making step plans and moving sequences on, all steps
   int64_t forward_us = 0;              // announcing steps and running them on all ranks, all steps
-  int64_t sample_us = 0;               // from logits to tokens and texts, all steps
+  int64_t sample_us = 0;               // in the SpanPreview: from logits to tokens, all steps
+  int64_t deliver_us = 0;              // in the SpanSink: from tokens to texts and those who read them, all steps
   int64_t logits_rows = 0;             // whole rows of logits
   int64_t greedy_rows = 0;             // rows of which only the greedy token came
   std::vector<int64_t> collective_us;  // of forward_us, by rank: exchanging with others, waiting for them included
@@ -73,6 +74,17 @@ struct SpanOutput {
 ///   wanted  whether a token is wanted
 using SpanSink =
     std::function<Result<std::optional<TokenId>>(const sched::Span& span, const SpanOutput& output, bool wanted)>;
+
+/// What a SpanSink is given of one span.
+struct ShownSpan {
+  const sched::Span* span = nullptr;
+  SpanOutput output;
+  bool wanted = false;
+};
+
+/// Looks at everything that a replica's step brought, before the sink is given span after span: what many sequences
+/// can have done at once (Engine::ParallelFor).
+using SpanPreview = std::function<void(std::span<const ShownSpan>)>;
 
 /// A model on N ranks. One thread uses it.
 class Engine {
@@ -95,11 +107,15 @@ class Engine {
   /// Tokens of the sequence's prompt that were found in the prefix cache; it must exist.
   int64_t CachedTokens(SeqId id) const { return SequenceOf(id).cached_tokens; }
 
-  /// Runs one step of every replica that has something to do, hands what it gives to `sink`, replica after replica, and
-  /// moves the sequences on. False when there was nothing to do. Errors:  kPeer with the cause; kInvalid when
-  /// activations left the range of numbers; those of `sink`. The engine is
+  /// Runs one step of every replica that has something to do, hands what it gives to `preview`, which may be empty, and to
+  /// `sink`, replica after replica, and moves the sequences on. False when there was nothing to do.
+  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
   ///          then at its end: every later call returns the same error.
-  Result<bool> Step(const SpanSink& sink);
+  Result<bool> Step(const SpanSink& sink, const SpanPreview& preview = {});
+
+  /// Calls body for every item of [0, count) on rank 0's threads; inside a preview or a sink, when they have nothing
+  /// else to do.
+  void ParallelFor(int64_t count, const std::function<void(int64_t)>& body) { worker_->ParallelFor(count, body); }
 
   /// Writes and seals what was recorded, when options ask for it. The run is then over: no step follows.
   /// Errors:  kIo; kPeer. Without this call, or after an error, the folder has no seal.
@@ -154,9 +170,9 @@ class Engine {
   struct RankGroups;
   Result<std::vector<RankGroups>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
-  Result<bool> RunStep(const SpanSink& sink);
+  Result<bool> RunStep(const SpanSink& sink, const SpanPreview& preview);
   Status Compute();
-  Result<std::vector<sched::SampledToken>> Sample(size_t replica, const SpanSink& sink);
+  Result<std::vector<sched::SampledToken>> Sample(const SpanSink& sink, const SpanPreview& preview);
   Status CheckRange() const;
   Status CheckForced(const sched::StepPlan& plan) const;
   void NoteRequest(const sched::Request& request, size_t replica);

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
+#include "base/check.h"
 #include "base/clock.h"
 
 namespace trivet::engine {
@@ -119,25 +121,46 @@ grammar::TokenMask Generator::Allowed(Active* active) const {
 }
 
 // What comes next.
-Result<sampling::SampleResult> Generator::Sample(Active* active, const SpanOutput& output) const {
+Result<sampling::SampleResult> Generator::Sample(const Active& active, const SpanOutput& output,
+                                                 grammar::TokenMask allowed) const {
   const int64_t vocab = engine_->model().geometry.vocab;
   if (output.greedy) {
     TRY_ASSIGN(const TokenId token, sampling::Greedy(*output.greedy, vocab));
     return sampling::SampleResult{token, 0, {}};
   }
-  const Generation& generation = active->generation;
+  const Generation& generation = active.generation;
   const auto position = static_cast<int64_t>(generation.prompt.size() + generation.tokens.size());
-  sampling::SamplingParams params = active->request.sampling;
-  if (!active->request.logprobs) params.logprobs = -1;
+  sampling::SamplingParams params = active.request.sampling;
+  if (!active.request.logprobs) params.logprobs = -1;
   // Seed, choice and position alone: a text does not depend on its place in a batch.
-  return sampling::Sample(output.logits.last(static_cast<size_t>(vocab)), params, active->history,
-                          active->request.choice, position, Allowed(active));
+  return sampling::Sample(output.logits.last(static_cast<size_t>(vocab)), params, active.history, active.request.choice,
+                          position, allowed);
+}
+
+// Samples the next tokens of all sequences that want one. Their rows are independent, hence who samples them is, too.
+void Generator::SampleAll(std::span<const ShownSpan> shown) {
+  struct Row {
+    Active* active;
+    const SpanOutput* output;
+    grammar::TokenMask allowed;
+  };
+  std::vector<Row> rows;
+  for (const ShownSpan& one : shown) {
+    if (!one.wanted) continue;
+    Active* active = active_.at(one.span->seq).get();
+    rows.push_back({active, &one.output, Allowed(active)});  // here: answers share a grammar's state
+  }
+  engine_->ParallelFor(static_cast<int64_t>(rows.size()), [&](int64_t i) {
+    const Row& row = rows[static_cast<size_t>(i)];
+    row.active->sampled = Sample(*row.active, *row.output, row.allowed);
+  });
 }
 
 // The next token; one that cannot be sampled ends the request with its error, and the token means nothing.
-TokenId Generator::Take(Active* active, const SpanOutput& output) {
+TokenId Generator::Take(Active* active) {
   Generation& generation = active->generation;
-  Result<sampling::SampleResult> result = Sample(active, output);
+  CHECK(active->sampled.has_value());
+  Result<sampling::SampleResult> result = *std::exchange(active->sampled, std::nullopt);
   if (!result.ok()) {
     generation.finish = FinishReason::kError;
     generation.error = result.error();
@@ -187,7 +210,7 @@ std::optional<TokenId> Generator::Look(Active* active, const sched::Span& span, 
     if (whole && active->request.max_tokens == 0) active->generation.finish = FinishReason::kLength;
     return std::nullopt;
   }
-  const TokenId token = Take(active, output);
+  const TokenId token = Take(active);
   if (active->generation.finish == FinishReason::kNone) *piece = TextOf(active, token);
   return token;
 }
@@ -211,7 +234,8 @@ Result<bool> Generator::Step(const GenerationSink& sink) {
         if (token || over) sink(active->generation, piece);
         if (over) ended.push_back(active->generation.index);
         return token;
-      });
+      },
+      [this](std::span<const ShownSpan> shown) { SampleAll(shown); });
   TRY(stepped);
   CHECK(*stepped);
   const int64_t tokens = engine_->step_tokens();

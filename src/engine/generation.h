@@ -103,12 +103,16 @@ class Generator {
     text::StreamingDetokenizer detokenizer;
     sampling::StopMatcher stop;
     std::optional<grammar::Matcher> matcher;  // of the constraint
+    // What the current step's logits gave, until it is taken.
+    std::optional<Result<sampling::SampleResult>> sampled = {};
   };
   bool Ends(const Active& active, TokenId token) const;
   grammar::TokenMask Allowed(Active* active) const;
   void ScorePrompt(Active* active, const sched::Span& span, std::span<const float> logits) const;
-  Result<sampling::SampleResult> Sample(Active* active, const SpanOutput& output) const;
-  TokenId Take(Active* active, const SpanOutput& output);
+  Result<sampling::SampleResult> Sample(const Active& active, const SpanOutput& output,
+                                        grammar::TokenMask allowed) const;
+  void SampleAll(std::span<const ShownSpan> shown);
+  TokenId Take(Active* active);
   std::string TextOf(Active* active, TokenId token);
   std::optional<TokenId> Look(Active* active, const sched::Span& span, const SpanOutput& output, bool wanted,
                               std::string* piece);

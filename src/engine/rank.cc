@@ -436,6 +436,10 @@ Status RankWorker::Announce(const JointStep* step) {
   return step == nullptr ? comms_.stage.Close() : Status();
 }
 
+void RankWorker::ParallelFor(int64_t count, const std::function<void(int64_t)>& body) {
+  pool_.ParallelFor(count, 1, [&](int64_t begin, int64_t) { body(begin); });
+}
+
 Status RankWorker::Serve() {
   while (true) {
     TRY_ASSIGN(const std::vector<std::byte> message, comms_.world.Broadcast({}, true));

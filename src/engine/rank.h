@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -102,6 +103,8 @@ class RankWorker {
   int64_t weight_bytes() const { return model_->weights().bytes(); }
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }
+  /// Calls body for every item of [0, count) on this rank's threads; between steps.
+  void ParallelFor(int64_t count, const std::function<void(int64_t)>& body);
   /// The name of the arithmetic of the rows that run.
   std::string Contract() const {
     return ContractId(options_.numerics, options_.backend, kernels_, device_.level(), kv_dtype()) +

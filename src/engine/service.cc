@@ -170,7 +170,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
   if (generation.error) {
     channel.Fail(*generation.error);
   } else {
-    const std::lock_guard lock(channel.mutex);
+    std::unique_lock lock(channel.mutex);
     Piece& piece = channel.pieces[entry.request];
     const auto seen = static_cast<std::ptrdiff_t>(entry.seen);
     if (entry.seen == 0) piece.prompt_logprobs = generation.prompt_logprobs;
@@ -183,6 +183,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
     piece.finish = generation.finish;
     piece.times = generation.times;
     channel.fresh[entry.request] = true;
+    lock.unlock();  // or the reader would wake only to wait for it
     channel.news.notify_all();
   }
   totals_.generated_tokens += static_cast<int64_t>(generation.tokens.size() - entry.seen);

@@ -259,9 +259,13 @@ HWY_INLINE void PlainTiles(const Gemm::Args& args) {
   if (args.m == 1) {
     for (; tile + kTilesAtOnce <= args.tile_end; tile += kTilesAtOnce) Plain<Reader, 1, kTilesAtOnce>(args, 0, tile);
   }
+  // Blocks as even as can be: a row or two left over would wait for their chains, and decode the tile again.
+  const int64_t blocks = (args.m + kMaxRows - 1) / kMaxRows;
   for (; tile < args.tile_end; ++tile) {
-    for (int64_t m = 0; m < args.m; m += kMaxRows) {
-      Rows<Reader, kMaxRows>(args, m, std::min(kMaxRows, args.m - m), tile);
+    for (int64_t b = 0, m = 0; b < blocks; ++b) {
+      const int64_t rows = (args.m - m) / (blocks - b);
+      Rows<Reader, kMaxRows>(args, m, rows, tile);
+      m += rows;
     }
   }
 }

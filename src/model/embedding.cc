@@ -14,9 +14,8 @@ Status Embed(const Runtime& runtime, const Matrix& table, const StepView& step, 
   args.real = runtime.shard.vocab.real;
   args.tokens = step.ids;
   args.x = x.data();
-  args.end = step.tokens;
-  runtime.kernels.embed->run(args);
   const int64_t hidden = runtime.geometry.hidden;
+  runtime.RunParallel(*runtime.kernels.embed, args, step.tokens, step.tokens * hidden * Runtime::kElementWork);
   std::span<uint32_t> bits(reinterpret_cast<uint32_t*>(x.data()), x.size());
   if (runtime.layout.partial.vocab) {
     // One rank's bit patterns, zeros elsewhere: an integer sum puts them together without rounding.

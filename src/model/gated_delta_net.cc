@@ -29,7 +29,8 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
   });
   const int64_t heads = 2 * shard.k_heads;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dk)));
-  runtime.kernels.l2_norm->run({qkv.data(), {heads, channels, dk}, dk, scale, shard.k_heads, 0, tokens * heads});
+  const kernels::L2Norm::Args norm{qkv.data(), {heads, channels, dk}, dk, scale, shard.k_heads, 0, 0};
+  runtime.RunParallel(*runtime.kernels.l2_norm, norm, tokens * heads, tokens * heads * dk * Runtime::kElementWork);
   return qkv;
 }
 

@@ -128,11 +128,12 @@ void MultiplyPairs(const Runtime& runtime, const Pairs& pairs, const std::vector
     run.flags = runtime.tables.flags;
     run.gemm = runtime.kernels.gemm;
     const int64_t tiles = (table.n + kernels::kTileRows - 1) / kernels::kTileRows;
-    // Whole groups of four tiles, as in Runtime::RunGemm.
-    runtime.Parallel((tiles + 3) / 4, pairs.count * table.n * table.k, [&](int64_t begin, int64_t end) {
+    // As in Runtime::RunGemm: with fewer pairs than experts most experts have one row.
+    const int64_t group = pairs.count < static_cast<int64_t>(table.w.size()) ? Runtime::kTilesOfRow : 1;
+    runtime.Parallel((tiles + group - 1) / group, pairs.count * table.n * table.k, [&](int64_t begin, int64_t end) {
       kernels::ExpertGemm::Args part = run;
-      part.tile_begin = begin * 4;
-      part.tile_end = std::min(end * 4, tiles);
+      part.tile_begin = begin * group;
+      part.tile_end = std::min(end * group, tiles);
       runtime.kernels.expert_gemm->run(part);
     });
   }

@@ -24,8 +24,8 @@ Status Pipeline::Send(std::span<float> x) const {
 }
 
 void Runtime::RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const {
-  // Whole groups of four tiles: the gemm takes single rows four tiles at a time.
-  const auto groups_of = [](const Matrix::Part& part) { return (part.packed.tiles() + 3) / 4; };
+  const int64_t tiles = args.m == 1 ? kTilesOfRow : 1;  // of a group
+  const auto groups_of = [&](const Matrix::Part& part) { return (part.packed.tiles() + tiles - 1) / tiles; };
   int64_t groups = 0;
   for (const Matrix::Part& part : w.parts) groups += groups_of(part);
   Parallel(groups, args.m * w.n * w.k, [&](int64_t begin, int64_t end) {
@@ -39,8 +39,8 @@ void Runtime::RunGemm(const kernels::Gemm::Args& args, const Matrix& w) const {
       if (run.y != nullptr) run.y += part.row;
       if (run.sums_fixed != nullptr) run.sums_fixed += part.row;
       if (run.sums_fast != nullptr) run.sums_fast += part.row;
-      run.tile_begin = std::max<int64_t>(begin - first, 0) * 4;
-      run.tile_end = std::min(std::min(end - first, count) * 4, part.packed.tiles());
+      run.tile_begin = std::max<int64_t>(begin - first, 0) * tiles;
+      run.tile_end = std::min(std::min(end - first, count) * tiles, part.packed.tiles());
       if (run.tile_begin < run.tile_end) kernels.gemm->run(run);
       first += count;
     }

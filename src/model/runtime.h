@@ -178,12 +178,13 @@ struct Runtime {
   /// (comm::GroupOptions::hang_timeout_us).
   template <class Body>
   void Parallel(int64_t count, int64_t work, const Body& body) const {
-    // A range should take tens of microseconds: waking a thread takes a few. 2^19 multiply-adds are about 15 us on one
-    // core. And no range is longer than 2^26, a third of a second on the slowest row.
     if (count == 0) return;
     if (device.backend() != Backend::kCpu) return body(int64_t{0}, count);
-    const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 19, pool.size() * 4), work >> 26});
-    pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick());
+    // A range should take some microseconds, 2^17 multiply-adds on one core, and none is longer than 2^26, a third of a
+    // second on the slowest row. Waking a thread takes tens: a thread that sleeps is left alone for less than 2^20.
+    const int64_t ranges = std::max<int64_t>({1, std::min<int64_t>(work >> 17, pool.size() * 4), work >> 26});
+    const ThreadPool::Help help = work >> 20 > 0 ? ThreadPool::Help::kAll : ThreadPool::Help::kAwake;
+    pool.ParallelFor(count, (count + ranges - 1) / ranges, body, comm.tick(), help);
   }
   /// Runs `row` over the range [0, count) of `args`, as Parallel does.
   template <class Row, class Args>
@@ -198,6 +199,8 @@ struct Runtime {
 
   /// What an element costs, in multiply-adds, where it is taken one by one or comes from memory.
   static constexpr int64_t kElementWork = 16;
+  /// Threads share gemms of a single row out by so many tiles, which the rows take at once; others by single tiles.
+  static constexpr int64_t kTilesOfRow = 4;
 
  private:
   // Sets sums to zero.

@@ -15,7 +15,7 @@ Json DashboardJson(const engine::ServiceCounts& counts) {
           {"times",
            {{"forward_us", times.forward_us},
             {"schedule_us", times.schedule_us},
-            {"sample_us", times.sample_us},
+            {"sample_us", times.sample_us + times.deliver_us},
             {"collective_us", times.collective_us}}}};
 }
 

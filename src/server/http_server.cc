@@ -33,28 +33,30 @@ constexpr int kLingerMs = 200;              // for a client to stop sending
 constexpr int64_t kLookUs = 100000;         // between looks at whether a streaming client is there
 constexpr char kSocketHeader[] = "SOCKET";  // ours: the number of the request's socket
 
-// Whether one of `events` comes in time.
-bool Poll(int fd, short events, int wait_ms) {
+// Those of `events` that come in time.
+short Poll(int fd, short events, int wait_ms) {
   pollfd polled{fd, events, 0};
   int ready = 0;
   do {
     ready = ::poll(&polled, 1, wait_ms);
   } while (ready < 0 && errno == EINTR);
-  return ready > 0 && (polled.revents & events) != 0;
+  return ready > 0 ? static_cast<short>(polled.revents & events) : short{0};
 }
 
 // The client closed its side. One that only ends its sending looks the same, and is taken for gone.
-bool Gone(int fd) { return Poll(fd, POLLRDHUP | POLLHUP | POLLERR, 0); }
+constexpr short kGone = POLLRDHUP | POLLHUP | POLLERR;
+
+bool Gone(int fd) { return Poll(fd, kGone, 0) != 0; }
 
 // A connection's bytes, with limits on waiting.
 class SocketStream : public httplib::Stream {
  public:
   explicit SocketStream(int fd) : fd_(fd) {}
-  bool is_readable() const override { return begin_ < end_ || Poll(fd_, POLLIN, kReadMs); }
-  bool is_writable() const override { return Poll(fd_, POLLOUT, kWriteMs) && !Gone(fd_); }
+  bool is_readable() const override { return begin_ < end_ || Poll(fd_, POLLIN, kReadMs) != 0; }
+  bool is_writable() const override { return Poll(fd_, POLLOUT | kGone, kWriteMs) == POLLOUT; }
   ssize_t read(char* to, size_t size) override {
     if (begin_ == end_) {
-      if (!Poll(fd_, POLLIN, kReadMs)) return -1;
+      if (Poll(fd_, POLLIN, kReadMs) == 0) return -1;
       const ssize_t got = Retry([&] { return ::recv(fd_, buffer_, sizeof buffer_, 0); });
       if (got <= 0) return got;
       begin_ = 0;
@@ -66,8 +68,10 @@ class SocketStream : public httplib::Stream {
     return static_cast<ssize_t>(count);
   }
   ssize_t write(const char* from, size_t size) override {
-    if (!Poll(fd_, POLLOUT, kWriteMs)) return -1;
-    return Retry([&] { return ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT); });
+    const auto send = [&] { return Retry([&] { return ::send(fd_, from, size, MSG_NOSIGNAL | MSG_DONTWAIT); }); };
+    const ssize_t sent = send();  // there is room most often: asking first would be another call of the system
+    if (sent >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK)) return sent;
+    return Poll(fd_, POLLOUT, kWriteMs) == 0 ? -1 : send();
   }
   void get_remote_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
   void get_local_ip_and_port(std::string& ip, int& port) const override { ip.clear(), port = 0; }
@@ -210,7 +214,7 @@ class HttpServer::Impl : public httplib::Server {
     // What the client still sends is read for a moment: unread bytes would take the answer with them.
     ::shutdown(fd, SHUT_WR);
     char ignored[4096];
-    for (int i = 0; i < 256 && Poll(fd, POLLIN, kLingerMs) && ::recv(fd, ignored, sizeof ignored, 0) > 0;) ++i;
+    for (int i = 0; i < 256 && Poll(fd, POLLIN, kLingerMs) != 0 && ::recv(fd, ignored, sizeof ignored, 0) > 0;) ++i;
     const std::lock_guard lock(mutex_);
     open_.erase(fd);
     closed_.notify_all();

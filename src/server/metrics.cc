@@ -102,8 +102,10 @@ std::string MetricsText(const engine::ServiceCounts& counts, const std::string& 
       {"steps_total", nullptr, "Steps of the engine.", MetricType::Counter, number(scheduler.steps)},
       {"forward_seconds_total", nullptr, "Time of all steps on all ranks.", MetricType::Counter,
        seconds(counts.times.forward_us)},
-      {"sample_seconds_total", nullptr, "Time from logits to tokens and texts.", MetricType::Counter,
+      {"sample_seconds_total", nullptr, "Time from logits to tokens.", MetricType::Counter,
        seconds(counts.times.sample_us)},
+      {"deliver_seconds_total", nullptr, "Time from tokens to texts, and of handing them to connections.",
+       MetricType::Counter, seconds(counts.times.deliver_us)},
       {"schedule_seconds_total", nullptr, "Time of choosing what steps compute.", MetricType::Counter,
        seconds(counts.times.schedule_us)},
   };

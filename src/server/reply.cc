@@ -225,15 +225,18 @@ Json Reply::Whole() {
   return whole;
 }
 
-Json Reply::Chunk(size_t index, Json choice) const {
-  Json chunk = Head(true);
+// An event with one choice. All events of a stream have the same head, which is written once.
+std::string Reply::ChunkFrame(size_t index, Json choice) {
+  if (chunk_head_.empty()) {
+    chunk_head_ = "data: " + DumpJson(Head(true));
+    chunk_head_.back() = ',';  // the object goes on
+  }
   Json whole = {{"index", index}};
-  whole.update(choice);
+  for (auto& [key, value] : choice.items()) whole[key] = std::move(value);
   if (!whole.contains("logprobs")) whole["logprobs"] = nullptr;
   if (!whole.contains("finish_reason")) whole["finish_reason"] = nullptr;
-  chunk["choices"] = Json::array({std::move(whole)});
-  if (request_.include_usage) chunk["usage"] = nullptr;
-  return chunk;
+  const char* usage = request_.include_usage ? ",\"usage\":null" : "";
+  return chunk_head_ + "\"choices\":[" + DumpJson(whole) + "]" + usage + "}\n\n";
 }
 
 std::string Reply::Frames(const engine::Piece& piece) {
@@ -259,7 +262,7 @@ std::string Reply::Frames(const engine::Piece& piece) {
     AddEnd(piece, &choices.back());
   }
   std::string frames;
-  for (Json& choice : choices) frames += EventFrame(Chunk(piece.request, std::move(choice)));
+  for (Json& choice : choices) frames += ChunkFrame(piece.request, std::move(choice));
   return frames;
 }
 

@@ -51,7 +51,7 @@ class Reply {
 
   Json Head(bool chunk) const;
   Json Usage() const;
-  Json Chunk(size_t index, Json choice) const;
+  std::string ChunkFrame(size_t index, Json choice);
   std::string Echoed(size_t index) const;
   Json ChatLogprobs(const engine::Piece& piece) const;
   Json TokenLogprob(TokenId token, float logprob) const;
@@ -69,6 +69,7 @@ class Reply {
   const std::string id_;
   const int64_t created_;
   std::vector<Answer> answers_;
+  std::string chunk_head_;  // of every event but the last ones; empty before the first
   size_t ended_ = 0;
 };
 

@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
 #include <set>
+#include <thread>
 
 namespace trivet {
 namespace {
@@ -58,6 +60,27 @@ TEST(ThreadPool, UsesItsThreads) {
     while (!met) std::this_thread::yield();
   });
   EXPECT_EQ(inside.load(), 3);
+}
+
+TEST(ThreadPool, LeavesSleepersAloneWhenAsked) {
+  ThreadPool pool(3, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // until they sleep
+  const auto elsewhere = [&pool](ThreadPool::Help help) {
+    const std::thread::id caller = std::this_thread::get_id();
+    std::atomic<int> count{0};
+    for (int round = 0; round < 5; ++round) {
+      pool.ParallelFor(
+          10, 1,
+          [&](int64_t, int64_t) {
+            if (std::this_thread::get_id() != caller) count.fetch_add(1);
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+          },
+          nullptr, help);
+    }
+    return count.load();
+  };
+  EXPECT_LT(elsewhere(ThreadPool::Help::kAwake), 10);  // of 50: a sleeper looks up once a second
+  EXPECT_GT(elsewhere(ThreadPool::Help::kAll), 10);
 }
 
 TEST(ThreadPool, OneThreadRunsInOrderOnTheCaller) {

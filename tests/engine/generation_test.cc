@@ -336,6 +336,41 @@ TEST_F(Generating, LogitsComeToWhoeverNeedsThem) {
   }
 }
 
+// Threads share the rows of a step out: whatever a request asks for stays its own.
+TEST_F(Generating, RowsAreSampledByAnyThread) {
+  std::vector<GenerationRequest> requests;
+  for (int i = 0; i < 24; ++i) {
+    requests.push_back(Asking(kQuestion));
+    GenerationRequest& request = requests.back();
+    request.sampling.temperature = i % 4 == 0 ? 0 : 0.4 * i;
+    request.sampling.seed = static_cast<uint64_t>(i);
+    request.sampling.top_k = i % 3 == 0 ? 40 : 0;
+    request.sampling.frequency_penalty = i % 5 == 0 ? 1 : 0;
+    request.sampling.logprobs = 2;
+    request.logprobs = i % 2 == 0;
+    request.min_tokens = i % 7 == 0 ? 20 : 0;
+    request.max_tokens = 12 + i;
+  }
+  EngineOptions options;
+  options.max_sequences = 24;
+  options.threads = 1;
+  Restart(options);
+  const std::vector<Generation> one = Generate(requests);
+  options.threads = 5;
+  Restart(options);
+  const std::vector<Generation> five = Generate(requests);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    EXPECT_EQ(one[i].tokens, five[i].tokens) << i;
+    ASSERT_EQ(one[i].logprobs.size(), five[i].logprobs.size()) << i;
+    for (size_t t = 0; t < one[i].logprobs.size(); ++t) {
+      EXPECT_EQ(one[i].logprobs[t].logprob, five[i].logprobs[t].logprob) << i << " " << t;
+      EXPECT_EQ(one[i].logprobs[t].top, five[i].logprobs[t].top) << i << " " << t;
+    }
+  }
+  EXPECT_GT(engine_->times().sample_us, 0);
+  EXPECT_GT(engine_->times().deliver_us, 0);
+}
+
 TEST_F(Generating, WhatCannotRunIsRefused) {
   Generator generator(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
   const auto refusal = [&](GenerationRequest request) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sampling/sampler.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -317,6 +318,18 @@ TEST(Sample, BrokenLogitsAreAnError) {
     EXPECT_THAT(ErrorOf({}, params), HasSubstr("none of 0"));
   }
   EXPECT_EQ(MustSample(std::vector<float>{-kInf, -2, -kInf}, {}).token, 1);
+}
+
+TEST(Sample, BrokenLogitsAreFoundWhereverTheyAre) {
+  for (size_t size : {1, 15, 16, 17, 40}) {
+    for (size_t at = 0; at < size; ++at) {
+      for (const float broken : {kNan, -kNan, kInf}) {
+        std::vector<float> logits(size, -1.5F);
+        logits[at] = broken;
+        EXPECT_THAT(ErrorOf(logits, Greedy()), HasSubstr(fmt::format("at token {} of {}", at, size)));
+      }
+    }
+  }
 }
 
 TEST(Sample, OverflowOfAPenaltyIsAnError) {
