@@ -107,9 +107,9 @@ class Engine {
   /// Tokens of the sequence's prompt that were found in the prefix cache; it must exist.
   int64_t CachedTokens(SeqId id) const { return SequenceOf(id).cached_tokens; }
 
-  /// Runs one step of every replica that has something to do, hands what it gives to `preview`, which may be empty, and to
-  /// `sink`, replica after replica, and moves the sequences on. False when there was nothing to do.
-  /// Errors:  kPeer with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
+  /// Runs one step of every replica that has something to do, hands what it gives to `preview`, which may be empty, and
+  /// to `sink`, replica after replica, and moves the sequences on. False when there was nothing to do. Errors:  kPeer
+  /// with the cause; kInvalid when activations left the range of numbers; those of `sink`. The engine is
   ///          then at its end: every later call returns the same error.
   Result<bool> Step(const SpanSink& sink, const SpanPreview& preview = {});
 
