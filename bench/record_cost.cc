@@ -72,7 +72,7 @@ Result<Parts> Run(const engine::OpenedModel& model, const Options& options, int6
   const Times started = Now();
   TRY(engine->Submit({SeqId{0}, Prompt(prompt), static_cast<int32_t>(decode), 0, sched::LogitsMode::kLast}));
   for (bool more = true; more;) {
-    TRY_ASSIGN(more, engine->Step([](const sched::Span& span, std::span<const float>,
+    TRY_ASSIGN(more, engine->Step([](const sched::Span& span, const engine::SpanOutput&,
                                      bool wanted) -> Result<std::optional<TokenId>> {
       if (!wanted) return std::optional<TokenId>();
       return std::optional<TokenId>(static_cast<TokenId>(10 + (span.start + span.count) * 7 % 900));
