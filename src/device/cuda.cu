@@ -33,6 +33,14 @@ Error NoDevice(const char* found) {
                                      ", found: " + found + "; run where there is one, or choose --backend cpu");
 }
 
+// Why the first calls fail. Which of them refuses a process that was made by one that uses GPUs depends on the driver.
+Error NotOpened(cudaError_t error) {
+  if (error != cudaErrorInitializationError) return NoDevice(cudaGetErrorString(error));
+  return MakeError(Code::kUnsupported,
+                   "--backend cuda: expected a process that may use GPUs, found one that a program made after it had "
+                   "used them itself; use --launch threads, or a program for every run");
+}
+
 }  // namespace
 
 Result<Opened> Open(int64_t rank) {
@@ -41,18 +49,12 @@ Result<Opened> Open(int64_t rank) {
   SetDefaultEnv("CUDA_MODULE_LOADING", "EAGER");
   SetDefaultEnv("CUDA_DEVICE_MAX_CONNECTIONS", "32");
   int count = 0;
-  const cudaError_t counted = cudaGetDeviceCount(&count);
-  if (counted == cudaErrorInitializationError) {
-    return MakeError(Code::kUnsupported,
-                     "--backend cuda: expected a process that may use GPUs, found one that a program made after it had "
-                     "used them itself; use --launch threads, or a program for every run");
-  }
-  if (counted != cudaSuccess) return NoDevice(cudaGetErrorString(counted));
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) return NotOpened(error);
   if (count == 0) return NoDevice("none");
   const int ordinal = static_cast<int>(rank % count);
   cudaDeviceProp properties{};
   if (const cudaError_t error = cudaSetDevice(ordinal); error != cudaSuccess) {
-    return NoDevice(cudaGetErrorString(error));
+    return NotOpened(error);
   }
   Expect(cudaGetDeviceProperties(&properties, ordinal), "device properties");
   return Opened{properties.major * 10 + properties.minor, properties.name};
