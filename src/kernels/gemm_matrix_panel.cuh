@@ -38,21 +38,16 @@ __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared,
   float most = 0;
 #pragma unroll
   for (int v = 0; v < kSums; ++v) most = LargerOrNaN(most, std::fabs(sum(v)));
-  if (__all_sync(kAllLanes, most <= kLeafLimit) != 0) {
+  if (__all_sync(kAllLanes, most <= kLeafLimit) == 0) {
 #pragma unroll
-    for (int v = 0; v < kSums; ++v) shared.totals[v][thread] += ToGridInRange(sum(v));
-  } else {
-    // Seldom: a short loop, over a copy that it can count through.
-    float copies[kSums];
-#pragma unroll
-    for (int v = 0; v < kSums; ++v) copies[v] = sum(v);
-#pragma unroll 1
-    for (int v = 0; v < kSums; ++v) {
-      uint32_t met = kInRange;
-      AddLeaf(1.0F, copies[v], &shared.totals[v][thread], &met);
+    for (int v = 0; v < kSums; ++v) {  // as ToGrid has it
+      const uint32_t met = RangeOf(sum(v));
       if (row_of(v) < product.rows) *flags |= met;
+      if (met != kInRange) sum(v) = sum(v) < 0 ? -kLeafLimit : +kLeafLimit;
     }
   }
+#pragma unroll
+  for (int v = 0; v < kSums; ++v) shared.totals[v][thread] += ToGridInRange(sum(v));
 #pragma unroll
   for (int v = 0; v < kSums; ++v) sum(v) = 0;
 }
