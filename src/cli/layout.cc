@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cli/commands.h"
@@ -36,6 +37,14 @@ Error OutOfRange(const char* what, int64_t most, int64_t found) {
 Status Owners(const OwnersFlags& flags) {
   TRY_ASSIGN(const proof::TokenLayout layout, LayoutOf(flags.run));
   if (flags.layer < 0 || flags.layer >= layout.layers()) return OutOfRange("--layer", layout.layers() - 1, flags.layer);
+  const auto facts = std::find_if(layout.requests.begin(), layout.requests.end(),
+                                  [&](const proof::RequestFacts& one) { return one.request == flags.request; });
+  if (facts == layout.requests.end()) {
+    return OutOfRange("--request", static_cast<int64_t>(layout.requests.size()) - 1, flags.request);
+  }
+  if (flags.position < 0 || flags.position >= facts->computed) {
+    return OutOfRange("--position", facts->computed - 1, flags.position);
+  }
   const int64_t token = record::GlobalToken(flags.request, flags.position);
   std::puts(DumpJson(proof::OwnersJson(layout, {flags.layer, token}), 1).c_str());
   return {};

@@ -167,10 +167,12 @@ void EngineFlags::Add(CLI::App* app) {
   app->add_option("--threads", threads, "threads of each rank; 0 shares out the cores");
   app->add_option("--rows", rows, "kernel rows by suffix: ref, avx2, avx512 or avx512vnni; the best one when empty");
   app->add_option("--force", force, "one kernel row, such as gemm=gemm/ref; commas or repeats")->take_all();
-  app->add_option("--fault", fault,
-                  "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
-                  "hand-bf16, wrong-slot, weight-bit, router-ulp, local-topk, combine-order, split-kv, moved-map, "
-                  "other-replica, die or hang, with :rank=N, such as partial-bf16:rank=1");
+  app->add_option(
+      "--fault", fault,
+      "plant a fault that the proofs must catch: partial-bf16, rank-order, split-k, local-scale, fallback, "
+      "hand-bf16, wrong-slot, weight-bit, router-ulp, local-topk, combine-order, split-kv, moved-map, "
+      "other-split, sp-first, other-replica, die or hang, with :rank=N, and :site=N or :step=N where it has "
+      "them, such as partial-bf16:rank=1:site=3");
   app->add_flag(
       "--compress-sums", compress_sums,
       "with --numerics fast: parts of sums over ranks travel in 6 bits a value, for slow links; logits change");

@@ -15,6 +15,8 @@ sigset_t EndSignals() {
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGINT);
   ::sigaddset(&signals, SIGTERM);
+  ::sigaddset(&signals, SIGHUP);  // a terminal that is closed
+  ::sigaddset(&signals, SIGQUIT);
   return signals;
 }
 

@@ -147,33 +147,53 @@ Result<comm::Tuning> Earlier(const std::string& path) {
   return comm::Tuning::Read(path);
 }
 
+// The groups to measure, one for every rank count.
+Result<std::vector<GroupFlags>> GroupsOf(const Flags& flags) {
+  TRY_ASSIGN(const std::vector<std::string> counts, ParseLists(flags.ranks, "--ranks"));
+  std::vector<GroupFlags> groups;
+  for (const std::string& count : counts) {
+    groups.push_back(flags.group);
+    TRY_ASSIGN(groups.back().ranks, ParseInt(count, "--ranks"));
+    groups.back().tuning = "none";
+    TRY(groups.back().Check());
+  }
+  return groups;
+}
+
+Status MeasureAll(const Flags& flags, const std::vector<GroupFlags>& groups, comm::Tuning* tuning) {
+  for (const GroupFlags& group : groups) {
+    TRY(RunGroup(group, [&](const GroupRank& rank) -> Status {
+      comm::TunedWay result{comm::TuningFingerprint(rank.device),
+                            {rank.device.backend(), rank.comm.peer() != nullptr, group.ranks},
+                            {},
+                            {}};
+      TRY_ASSIGN(result.one_shot.int64_bytes, Measure<int64_t>(flags, rank, result.way, "int64"));
+      TRY_ASSIGN(result.one_shot.float32_bytes, Measure<float>(flags, rank, result.way, "float32"));
+      TRY_ASSIGN(result.weighted, MeasureWeights(flags, rank, result.way));
+      if (rank.comm.rank() == 0) tuning->Put(result);
+      return {};
+    }));
+  }
+  return {};
+}
+
 Status Execute(const Flags& flags) {
   const std::string path = flags.out.empty() ? comm::Tuning::DefaultPath() : flags.out;
   if (path.empty()) {
     return MakeError(Code::kUsage,
                      "--out: expected a file, or HOME in the environment, found neither; give --out FILE");
   }
+  TRY_ASSIGN(const std::vector<GroupFlags> groups, GroupsOf(flags));
   TRY_ASSIGN(comm::Tuning tuning, Earlier(path));
   std::error_code failed;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);  // a failure shows in writing
+  const bool is_new = !std::filesystem::exists(path, failed);
   const FileWatch watch(path);
   TRY(tuning.Write(path));  // what cannot be kept need not be measured
-  TRY_ASSIGN(const std::vector<std::string> counts, ParseLists(flags.ranks, "--ranks"));
-  for (const std::string& count : counts) {
-    TRY_ASSIGN(const int64_t ranks, ParseInt(count, "--ranks"));
-    GroupFlags group = flags.group;
-    group.ranks = ranks;
-    group.tuning = "none";
-    TRY(RunGroup(group, [&](const GroupRank& rank) -> Status {
-      comm::TunedWay result{
-          comm::TuningFingerprint(rank.device), {rank.device.backend(), rank.comm.peer() != nullptr, ranks}, {}, {}};
-      TRY_ASSIGN(result.one_shot.int64_bytes, Measure<int64_t>(flags, rank, result.way, "int64"));
-      TRY_ASSIGN(result.one_shot.float32_bytes, Measure<float>(flags, rank, result.way, "float32"));
-      TRY_ASSIGN(result.weighted, MeasureWeights(flags, rank, result.way));
-      if (rank.comm.rank() == 0) tuning.Put(result);
-      return {};
-    }));
+  if (const Status measured = MeasureAll(flags, groups, &tuning); !measured.ok()) {
+    if (is_new) std::filesystem::remove(path, failed);
+    return measured;
   }
   TRY(tuning.Write(path));
   if (!flags.group.json) std::printf("kept in %s\n", path.c_str());

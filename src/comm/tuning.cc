@@ -31,7 +31,7 @@ constexpr int64_t kHostOneShotBytes = 32768;
 
 Error Wrong(const std::string& path, const std::string& sentence) {
   return MakeError(Code::kInvalid,
-                   fmt::format("{}: {}; make it anew with trivet tune, or give --tuning none", path, sentence));
+                   fmt::format("{}: {}; delete it and run trivet tune, or give --tuning none", path, sentence));
 }
 
 Result<int64_t> ReadBytes(const Json& entry, const char* type, const Way& way, const std::string& path) {

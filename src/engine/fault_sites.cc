@@ -69,6 +69,11 @@ Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, co
                     "choose one of another, or give --pp, --cp or --sp",
                     fault.rank));
   }
+  if (fault.kind == FaultKind::kFallback && (layout.ranks == 1 || deals)) {
+    return MakeError(Code::kUsage, fmt::format("--fault: expected sums that have two forms, found {}; give --ranks "
+                                               "without --sp",
+                                               deals ? "those of dealt rows, which have one" : "none, of one rank"));
+  }
   if (fault.kind == FaultKind::kOtherSplit && layout.context.ranks == 1) {
     return MakeError(Code::kUsage,
                      "--fault: expected sequences that are split in another way, found whole ones; give --cp");

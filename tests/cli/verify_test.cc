@@ -50,6 +50,12 @@ TEST_F(Program, RunsAreRecordedVerifiedReplayedAndExported) {
   Refused("generate demo" + prompt + "--proof digest --out " + one, 2, {"new run"});
   Refused("generate demo" + prompt + "--proof digest", 2, {"--proof-out"});
   Refused("generate demo" + prompt + "--proof all --out x", 2, {"digest, rows or full"});
+  for (const std::string place :
+       {"--request 1", "--request -1", "--position -1", "--position 4294967296", "--layer 99"}) {
+    Refused("layout owners " + one + " " + place, 2, {place.substr(0, place.find(' '))});
+  }
+  Refused("tune --ranks 99 --out " + path("tuning.json"), 2, {"--ranks"});
+  EXPECT_FALSE(std::filesystem::exists(path("tuning.json")));
   Refused("verify " + path("none"), 3, {"folder of a run"});
   std::filesystem::remove(one + "/COMPLETE");
   EXPECT_EQ(Run("verify " + one).status, 13);

@@ -84,6 +84,7 @@ TEST(CheckFault, AttentionLayersAreCounted) {
 TEST(CheckFault, KindsWithoutSitesTakeAny) {
   const OpenedModel model = support::Open(DemoDir());
   for (const std::string kind : {"rank-order", "split-k", "fallback", "die", "hang"}) EXPECT_EQ(Said(model, kind), "");
+  EXPECT_THAT(Said(model, "fallback", 1), HasSubstr("none, of one rank"));
   EXPECT_THAT(Said(model, "die:rank=3"), HasSubstr("a rank from 0 to 2, found 3"));
 }
 

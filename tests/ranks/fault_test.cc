@@ -394,6 +394,15 @@ TEST_F(PlantedFault, AChoiceAmongSharesIsFoundInItsRecord) {
   }
 }
 
+// Where rows are dealt, every rank chooses and one notes the row: a rank that keeps none tells how it chose, too.
+TEST_F(PlantedFault, AChoiceAmongSharesIsFoundOnARankThatKeepsNoRow) {
+  Setting dealt{"local-topk:rank=2:site=3"};
+  dealt.dealt = true;
+  const proof::Finding finding = proof::Verify({Record(dealt)}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kForbiddenLocalShardTopk) << finding.message;
+  EXPECT_EQ(finding.where["rank"], 2);
+}
+
 // Integers do not know in which order they were added, so the mistake is made in float32 there.
 TEST_F(PlantedFault, ACombineInAnotherOrderIsNamedByItsAxis) {
   Setting groups{"combine-order:rank=1:site=2", Numerics::kExact, 2};
