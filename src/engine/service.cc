@@ -12,6 +12,10 @@ namespace {
 
 constexpr int64_t kIdleUs = 100000;  // between looks at the ranks while there is nothing to do
 
+// Readers of a step that the running thread wakes by itself. A woken thread may take the core of who wakes it, so that
+// a step of 64 waits for all of them to have had their turn: a seventh of a batch's time went there.
+constexpr size_t kWokenHere = 4;
+
 Error ShuttingDown() {
   return MakeError(Code::kIo, "service: expected to run, found that it is shutting down; ask again later");
 }
@@ -64,9 +68,32 @@ Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<i
   totals_.pages = engine->limits().pages * engine->layout().replicas;
   totals_.memory = engine->memory();
   Publish();
+  waker_ = std::jthread([this](const std::stop_token& stop) { Wake(stop); });
 }
 
 Service::~Service() = default;
+
+// Wakes readers of a step beside the next one. What they are told stands in their channels before.
+void Service::Wake(const std::stop_token& stop) {
+  std::unique_lock lock(wake_mutex_);
+  while (wake_.wait(lock, stop, [this] { return !to_wake_.empty(); })) {
+    const auto readers = std::exchange(to_wake_, {});
+    lock.unlock();
+    for (const auto& channel : readers) channel->news.notify_all();
+    lock.lock();
+  }
+}
+
+void Service::WakeReaders() {
+  if (told_.size() <= kWokenHere) {
+    for (const auto& channel : told_) channel->news.notify_all();
+  } else {
+    const std::lock_guard lock(wake_mutex_);
+    to_wake_.insert(to_wake_.end(), told_.begin(), told_.end());
+    wake_.notify_one();
+  }
+  told_.clear();
+}
 
 Result<std::unique_ptr<Answers>> Service::Submit(std::vector<GenerationRequest> requests) {
   auto channel = std::make_shared<Answers::Channel>();  // shared_ptr: see Answers::channel_
@@ -130,7 +157,10 @@ Status Service::Turn(Inbox inbox) {
   for (const auto& channel : inbox.cancelled) CancelAll(channel.get());
   TRY(engine_->Watch());
   Publish();  // what was cancelled is free before the step, whatever time that takes
-  TRY(generator_.Step([this](const Generation& generation, const std::string& piece) { Deliver(generation, piece); }));
+  const Result<bool> stepped =
+      generator_.Step([this](const Generation& generation, const std::string& piece) { Deliver(generation, piece); });
+  WakeReaders();
+  if (!stepped.ok()) return stepped.error();
   Publish();
   return {};
 }
@@ -170,7 +200,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
   if (generation.error) {
     channel.Fail(*generation.error);
   } else {
-    std::unique_lock lock(channel.mutex);
+    const std::lock_guard lock(channel.mutex);
     Piece& piece = channel.pieces[entry.request];
     const auto seen = static_cast<std::ptrdiff_t>(entry.seen);
     if (entry.seen == 0) piece.prompt_logprobs = generation.prompt_logprobs;
@@ -183,8 +213,7 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
     piece.finish = generation.finish;
     piece.times = generation.times;
     channel.fresh[entry.request] = true;
-    lock.unlock();  // or the reader would wake only to wait for it
-    channel.news.notify_all();
+    told_.push_back(entry.channel);
   }
   totals_.generated_tokens += static_cast<int64_t>(generation.tokens.size() - entry.seen);
   entry.seen = generation.tokens.size();

@@ -8,7 +8,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/result.h"
@@ -107,6 +109,8 @@ class Service {
   void Accept(Submission submission);
   void CancelAll(Answers::Channel* channel);
   void Deliver(const Generation& generation, const std::string& piece);
+  void WakeReaders();
+  void Wake(const std::stop_token& stop);
   void End(const Error& error);
   void Publish();
 
@@ -114,6 +118,7 @@ class Service {
   Generator generator_;
   std::map<int64_t, Entry> entries_;  // by the generator's index; the running thread's, as the generator
   ServiceCounts totals_;              // the running thread's
+  std::vector<std::shared_ptr<Answers::Channel>> told_;  // those with news of the step; the running thread's
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable work_;
@@ -121,6 +126,11 @@ class Service {
   std::optional<int64_t> drain_until_us_;
   std::optional<Error> ended_;  // why Run is over
   ServiceCounts counts_;
+
+  std::mutex wake_mutex_;  // of what follows
+  std::condition_variable_any wake_;
+  std::vector<std::shared_ptr<Answers::Channel>> to_wake_;
+  std::jthread waker_;  // last: it ends before what it uses
 };
 
 }  // namespace trivet::engine
