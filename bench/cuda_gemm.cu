@@ -195,12 +195,8 @@ void Run(const KernelRow<Gemm>& row, const char* only) {
   const std::vector<int64_t> decode = {1, 2, 4, 8, 16};
   // The 27B geometry: gate and up, down, output projection, queries to values, a group's keys, a delta net's gates, and
   // the vocabulary.
-  std::vector<Shape> shapes = {{34816, 5120, 256, false},
-                               {5120, 17408, 128, true},
-                               {5120, 6144, 256, true},
-                               {14336, 5120, 256, false},
-                               {2048, 5120, 256, false},
-                               {96, 5120, 256, false}};
+  std::vector<Shape> shapes = {{34816, 5120, 256, false}, {5120, 17408, 128, true}, {5120, 6144, 256, true},
+                               {14336, 5120, 256, false}, {2048, 5120, 256, false}, {96, 5120, 256, false}};
   bench.Format(WeightFormat::kFp8, shapes, decode);
   shapes.push_back({248320, 5120, 256, false});
   bench.Format(WeightFormat::kMxfp4, shapes, decode);
