@@ -262,16 +262,7 @@ struct GroupConsumer {
       if (column + kGroupColumns < end) Step(column + kGroupColumns, weights[1], &weights[0]);
     }
   }
-  __device__ void Write(const TileOutput& out) {
-    if (flags != kInRange && number < product.tile_end) atomicOr(reinterpret_cast<uint32_t*>(out.flags), flags);
-#pragma unroll 1
-    for (int v = 0; v < Shared::kRows; ++v) {
-      const int row = RowOf(v);
-      const int64_t n = number * kTileRows + OutputOf(v);
-      if (row >= product.rows || n >= product.w.n || number >= product.tile_end) continue;
-      WriteTotal(out, shared.outputs[row] + n, shared.totals[v][Thread()]);
-    }
-  }
+  __device__ void Write(const TileOutput& out) const { WritePanel<GroupConsumer>(product, shared, number, flags, out); }
 };
 
 #endif

@@ -52,6 +52,21 @@ __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared,
   for (int v = 0; v < kSums; ++v) sum(v) = 0;
 }
 
+/// Writes a thread's totals of tile `number`, which Part::RowOf, OutputOf and Thread place, and what they met.
+template <class Part, class Shared>
+__device__ inline void WritePanel(const PanelProduct& product, const Shared& shared, int64_t number, uint32_t flags,
+                                  const TileOutput& out) {
+  if (number >= product.tile_end) return;
+  if (flags != kInRange) atomicOr(reinterpret_cast<uint32_t*>(out.flags), flags);
+#pragma unroll 1
+  for (int v = 0; v < Shared::kRows; ++v) {
+    const int row = Part::RowOf(v);
+    const int64_t n = number * kTileRows + Part::OutputOf(v);
+    if (row >= product.rows || n >= product.w.n) continue;
+    WriteTotal(out, shared.outputs[row] + n, shared.totals[v][Part::Thread()]);
+  }
+}
+
 /// One thread's part of the work.
 template <WeightFormat kFormat, int kEights>
 struct MatrixPanel {
@@ -134,16 +149,7 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
     }
   }
   if (left != leaf) panel.EndLeaf();
-  if (panel.flags != kInRange && number < product.tile_end) {
-    atomicOr(reinterpret_cast<uint32_t*>(out.flags), panel.flags);
-  }
-#pragma unroll 1
-  for (int v = 0; v < Shared::kRows; ++v) {
-    const int row = P::RowOf(v);
-    const int64_t n = number * kTileRows + P::OutputOf(v);
-    if (row >= product.rows || n >= product.w.n || number >= product.tile_end) continue;
-    WriteTotal(out, shared.outputs[row] + n, shared.totals[v][P::Thread()]);
-  }
+  WritePanel<P>(product, shared, number, panel.flags, out);
 }
 
 }  // namespace trivet::kernels

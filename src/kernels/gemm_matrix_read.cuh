@@ -83,9 +83,7 @@ struct StoredBlock {
 ///                 needed after the weights are known: a register that a load has asked for in the meantime would need
 ///                 a copy of what it held, and the copy's place a move that waits for memory
 ///   kTogether     blocks that are asked for at once, of which kPlaces and kAhead are multiples. All loads of a loop
-///   count
-///                 as one for whoever waits, so that the work of one round, of all warps, has to take longer than
-///                 memory
+///                 are one for whoever waits, so the work of one round, of all warps, has to outlast memory
 ///   MatrixFormat(tile, column)  stands at the block that begins at `column` of the tile, a multiple of 32
 ///   Load(stored, columns)       of which the tile has `columns` left, one at least; others are zeros, or the rest of
 ///                               what is stored together

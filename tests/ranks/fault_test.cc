@@ -89,6 +89,16 @@ class PlantedFault : public testing::Test {
   int runs_ = 0;
 };
 
+// Number `which` of runs of three requests of 20, 21 and 22 tokens, all of which are equal.
+proof::RecordedRun AllEqual(const std::vector<proof::NamedFiles>& runs, size_t which) {
+  const proof::Report report = proof::Verify(runs, {});
+  EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
+  for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
+  proof::RecordedRun run;
+  EXPECT_FALSE(proof::CheckRun(runs[which].files, &run));
+  return run;
+}
+
 TEST_F(PlantedFault, WithoutOneRunsAreEqual) {
   for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
     const proof::NamedFiles first = Record({"", numerics}, record::Level::kFull);
@@ -156,11 +166,7 @@ TEST_F(PlantedFault, SharesOfSequencesAreEqualToOneRank) {
       setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
       runs.push_back(Record(setting, level));
     }
-    const proof::Report report = proof::Verify(runs, {});
-    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-    for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
-    proof::RecordedRun run;
-    ASSERT_FALSE(proof::CheckRun(runs[2].files, &run));
+    const proof::RecordedRun run = AllEqual(runs, 2);
     // Six chunks of two positions, of which the fifth has one and the sixth none: 0 0 1 1 2 2 2 2 1.
     EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2, 3}));
     EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 7)}), (std::vector<int64_t>{4, 5}));
@@ -190,11 +196,7 @@ TEST_F(PlantedFault, RowsThatAreDealtAreEqualToOneRank) {
       setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
       runs.push_back(Record(setting, level));
     }
-    const proof::Report report = proof::Verify(runs, {});
-    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-    for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
-    proof::RecordedRun run;
-    ASSERT_FALSE(proof::CheckRun(runs[4].files, &run));
+    const proof::RecordedRun run = AllEqual(runs, 4);
     // 0 0 1 1 2 2 2 2 1 by context, and of each the first half, rounded up, is the first rank's.
     EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2}));
     EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 1)}), (std::vector<int64_t>{1}));
