@@ -339,8 +339,7 @@ TEST_F(PlantedFault, OfASumIsNamedInBothModes) {
   }
 }
 
-// Leaves are cut when weights are loaded, so the first product of the rank shows it: the router's, which all ranks
-// have.
+// Leaves are cut when weights are loaded: the first product of the rank shows it, that of the router, which all have.
 TEST_F(PlantedFault, SplitLeavesAreADisagreementOfRanks) {
   const proof::Finding finding = Caught({"split-k:rank=1"});
   EXPECT_EQ(finding.verdict, Verdict::kBoundaryDigestMismatch);
