@@ -113,10 +113,6 @@ std::span<const KernelRow<CopyRows>> CopyRows::Rows() {
   static constexpr KernelRow<CopyRows> kRows[] = {{"copy_rows/ref", 0, CopyRowsRef}};
   return kRows;
 }
-std::span<const KernelRow<Argmax>> Argmax::Rows() {
-  static constexpr KernelRow<Argmax> kRows[] = {{"argmax/ref", 0, ArgmaxRef}};
-  return kRows;
-}
 std::span<const KernelRow<GroupPairs>> GroupPairs::Rows() {
   static constexpr KernelRow<GroupPairs> kRows[] = {{"group_pairs/ref", 0, GroupPairsRef}};
   return kRows;
