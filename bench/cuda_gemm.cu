@@ -199,7 +199,7 @@ void Run(const KernelRow<Gemm>& row, const char* only) {
                                {14336, 5120, 256, false}, {2048, 5120, 256, false}, {96, 5120, 256, false}};
   bench.Format(WeightFormat::kFp8, shapes, decode);
   shapes.push_back({248320, 5120, 256, false});
-  bench.Format(WeightFormat::kMxfp4, shapes, decode);
+  bench.Format(WeightFormat::kMxfp4Halves, shapes, decode);
   bench.Format(WeightFormat::kBF16, shapes, decode);
   if (row.contract == Contract::kPortable) {
     for (const WeightFormat format :
@@ -207,7 +207,7 @@ void Run(const KernelRow<Gemm>& row, const char* only) {
       bench.Format(format, {{34816, 5120, 256, false}}, {1, 8});
     }
   }
-  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4}) {
+  for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4Halves}) {
     bench.Format(format, {{34816, 5120, 256, false}, {5120, 17408, 128, true}}, {64, 256, 1024, 4096});
   }
 }

@@ -86,7 +86,7 @@ using TileCopy = void (*)(const std::byte* tile, Range rows, Range cols, const V
 
 // The copy of tiles of a format.
 TileCopy CopyOf(kernels::WeightFormat format) {
-  constexpr size_t kFormats = static_cast<size_t>(kernels::WeightFormat::kFp8) + 1;
+  constexpr size_t kFormats = static_cast<size_t>(kernels::WeightFormat::kMxfp4Halves) + 1;
   static constexpr auto kCopies = []<size_t... kIndex>(std::index_sequence<kIndex...>) {
     return std::array<TileCopy, kFormats>{CopyTile<static_cast<kernels::WeightFormat>(kIndex)>...};
   }

@@ -60,8 +60,9 @@ StoredTensor InStoredOrder(const plan::LocalTensor& local, const StoredWeights& 
 
 // The format of a slice in its local tensor. Blocks whose columns come apart become float32, which is exact.
 kernels::WeightFormat SliceFormat(const StoredTensor& stored, const checkpoint::StoredWeight& weight,
-                                  const plan::Slice& slice) {
-  return IsElement(weight) || stored.KeepsOrder(slice) ? FormatOf(weight) : kernels::WeightFormat::kF32;
+                                  const plan::Slice& slice, Backend backend) {
+  if (!IsElement(weight) && !stored.KeepsOrder(slice)) return kernels::WeightFormat::kF32;
+  return kernels::FormatOn(backend, FormatOf(weight));
 }
 
 // Where in its block a slice begins, which is where the part's column 0 is stored.
@@ -255,13 +256,13 @@ class ReadAhead {
 
 // The parts of a packed tensor, whose slices come in the order of their rows: a new one begins where a slice has
 // another format or another phase. Rows without a slice belong to the part above them.
-std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const StoredWeights& weights) {
+std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const StoredWeights& weights, Backend backend) {
   const plan::LocalTensor& local = stored.local;
   std::vector<model::LoadedPart> parts;
   for (const plan::Slice& slice : local.slices) {
     const checkpoint::StoredWeight& weight = weights.at(slice.source);
     model::LoadedPart part;
-    part.format = SliceFormat(stored, weight, slice);
+    part.format = SliceFormat(stored, weight, slice, backend);
     part.phase = PhaseOf(stored, weight, slice);
     if (!parts.empty() && parts.back().format == part.format && parts.back().phase == part.phase) continue;
     part.row = parts.empty() ? 0 : slice.dst_row;
@@ -275,7 +276,7 @@ std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const StoredW
 }
 
 // Allocates a local tensor: zeros are the neutral fill of every format in the table.
-Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWeights& weights) {
+Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWeights& weights, Backend backend) {
   constexpr int64_t kAlignment = 64;
   const plan::LocalTensor& local = stored.local;
   model::LoadedTensor tensor;
@@ -285,7 +286,7 @@ Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWei
   tensor.leaf = local.leaf;
   int64_t bytes = local.rows * local.cols * static_cast<int64_t>(sizeof(float));
   if (local.role != plan::Role::kVector) {
-    tensor.parts = PartsOf(stored, weights);
+    tensor.parts = PartsOf(stored, weights, backend);
     bytes = 0;
     for (model::LoadedPart& part : tensor.parts) {
       part.offset = bytes;
@@ -326,7 +327,7 @@ Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::Sha
   stored_tensors.reserve(map.tensors.size());
   for (const plan::LocalTensor& local : map.tensors) stored_tensors.push_back(InStoredOrder(local, weights));
   for (const StoredTensor& stored : stored_tensors) {
-    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights));
+    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights, target.device.backend()));
     model::LoadedTensor& tensor = tensors.emplace(stored.local.name, std::move(allocated)).first->second;
     if (stored.local.slices.empty()) TRY(MoveToDevice(target.device, &tensor));
     for (const plan::Slice& slice : stored.local.slices) {

@@ -32,10 +32,12 @@ void ForFormat(WeightFormat format, const Visit& visit) {
       return visit.template operator()<WeightFormat::kQ5K>();
     case WeightFormat::kQ6K:
       return visit.template operator()<WeightFormat::kQ6K>();
-    case WeightFormat::kMxfp4:
-      return visit.template operator()<WeightFormat::kMxfp4>();
+    case WeightFormat::kMxfp4Halves:
+      return visit.template operator()<WeightFormat::kMxfp4Halves>();
     case WeightFormat::kFp8:
       return visit.template operator()<WeightFormat::kFp8>();
+    case WeightFormat::kMxfp4:
+      CHECK_MSG(false, "mxfp4 on a GPU is mxfp4_halves");  // FormatOn
   }
 }
 

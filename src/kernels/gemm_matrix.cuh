@@ -15,7 +15,8 @@ namespace trivet::kernels {
 /// What kFormat multiplies by: activations as they stand in shared memory, and sums of a leaf.
 ///   Held::Put(row, eight, x)              called by four neighbouring threads at once, for the block of a row
 ///   Sums::Weights(stored)                 the weights of a block, decoded
-///   Sums::Multiply(weights, held, block)  adds a block's products
+///   Sums::Multiply(weights, held, block)  a block's products, kTogether of which are made at once
+///   Sums::Add(product)                    adds them, in the blocks' order
 ///   Sums::Value(v), OneValue()            sums of the leaf, by every lane
 template <WeightFormat kFormat, int kRows, int kBlocks>
 using HeldActivations =
@@ -129,15 +130,16 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
   const int phase = static_cast<int>(product.w.phase);
-  BlockRing<kFormat> ring(tile, phase + part_begin, phase + part_end);
+  BlockRing<kFormat, kRows == 1> ring(tile, phase + part_begin, phase + part_end);
   const int64_t warps = static_cast<int64_t>(gridDim.x) * gridDim.y * gridDim.z * kMatrixWarps;
   const int64_t first = TileBytes<kFormat>(phase + part_begin), bytes = TileBytes<kFormat>(phase + part_end) - first;
   Fetch(tile + first, std::min(bytes, kFetchedBytes / warps), threadIdx.x, kWarp);
   AwaitPrevious();
   Totals totals(rows);
-  LeafSums<kFormat, kRows> sums;
+  using Sums = LeafSums<kFormat, kRows>;
+  Sums sums;
   int left = leaf;  // blocks of the leaf that are still to come
-  constexpr int kPlaces = BlockRing<kFormat>::kPlaces;
+  constexpr int kPlaces = BlockRing<kFormat, kRows == 1>::kPlaces;
   static_assert(Shared::kBlocks % kPlaces == 0);
 #pragma unroll 1
   for (int column = begin; column < end; column += Shared::kColumns) {
@@ -150,13 +152,28 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
 #pragma unroll 1
     for (int place = 0; place < blocks; place += kPlaces) {
 #pragma unroll
-      for (int i = 0; i < kPlaces && place + i < blocks; ++i) {
-        const typename LeafSums<kFormat, kRows>::Weights weights(ring.blocks[i]);
-        ring.LoadAhead(i);
-        sums.Multiply(weights, shared.held, at + place + i);
-        if (--left == 0) {
-          totals.EndLeaf(sums);
-          left = leaf;
+      for (int i = 0; i < kPlaces; i += Sums::kTogether) {
+        if (place + i >= blocks) {
+          // Where there is little else, what is read ahead would need copies at every way out of the loop.
+          if constexpr (kRows == 1) continue;
+          break;
+        }
+        typename Sums::Product products[Sums::kTogether];
+#pragma unroll
+        for (int j = 0; j < Sums::kTogether; ++j) {
+          // Of a block that is not there, what its registers held before: nobody adds it.
+          const typename Sums::Weights weights(ring.blocks[i + j]);
+          ring.LoadAhead(i + j);
+          products[j] = sums.Multiply(weights, shared.held, at + place + i + j);
+        }
+#pragma unroll
+        for (int j = 0; j < Sums::kTogether; ++j) {
+          if (j > 0 && place + i + j >= blocks) continue;
+          sums.Add(products[j]);
+          if (--left == 0) {
+            totals.EndLeaf(sums);
+            left = leaf;
+          }
         }
       }
     }

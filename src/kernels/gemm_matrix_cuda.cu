@@ -88,7 +88,7 @@ void LaunchMatrixExperts(const ExpertGemm::Args& args, const PackedMatrix& some,
 template <class Visit>
 void ForMatrixFormat(WeightFormat format, const Visit& visit) {
   if (format == WeightFormat::kBF16) return visit.template operator()<WeightFormat::kBF16>();
-  if (format == WeightFormat::kMxfp4) return visit.template operator()<WeightFormat::kMxfp4>();
+  if (format == WeightFormat::kMxfp4Halves) return visit.template operator()<WeightFormat::kMxfp4Halves>();
   CHECK(format == WeightFormat::kFp8);
   visit.template operator()<WeightFormat::kFp8>();
 }
@@ -98,7 +98,7 @@ void ForMatrixFormat(WeightFormat format, const Visit& visit) {
 bool MatrixUnitsServe(const PackedMatrix& w) {
   if (w.leaf % kMatrixColumns != 0) return false;
   CHECK(w.phase % kMatrixColumns == 0);  // cuts lie on borders of leaves
-  return w.format == WeightFormat::kBF16 || w.format == WeightFormat::kMxfp4 || w.format == WeightFormat::kFp8;
+  return w.format == WeightFormat::kBF16 || w.format == WeightFormat::kMxfp4Halves || w.format == WeightFormat::kFp8;
 }
 
 void GemmByMatrix(const Gemm::Args& args) {

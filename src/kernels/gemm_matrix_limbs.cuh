@@ -15,7 +15,7 @@ namespace trivet::kernels {
 /// What a code of the matrix units' weights lacks: a power of two, which the scales of activations make good. Theirs,
 /// as MxFactor gives them, are for codes counted twice.
 template <WeightFormat kFormat>
-inline constexpr float kCodeUnit = kFormat == WeightFormat::kMxfp4 ? 0x1p15F : 2.0F;
+inline constexpr float kCodeUnit = kFormat == WeightFormat::kMxfp4Halves ? 0x1p15F : 2.0F;
 
 /// kRows rows of kBlocks blocks of 32 columns in shared memory, as HeldParts has them: upper and lower limbs.
 template <WeightFormat kFormat, int kRows, int kBlocks>
@@ -63,39 +63,37 @@ struct HeldLimbs {
   }
 };
 
-/// Codes of a block and their scales as a lane holds them.
-template <WeightFormat kFormat>
+/// Codes of a block and their scales as a lane holds them: of rows 4g .. 4g + 3 or, where kOwn says so, of row `lane`.
+template <WeightFormat kFormat, bool kOwn>
 struct LimbWeights;
 
 /// An F16 holds a code divided by kCodeUnit: its bits are the sign, the lowest bits of the exponent and the highest one
 /// of the mantissa.
-template <>
-struct LimbWeights<WeightFormat::kMxfp4> {
+template <bool kOwn>
+struct LimbWeights<WeightFormat::kMxfp4Halves, kOwn> {
+  static constexpr int kScales = kOwn ? 1 : 4;
   MatrixWeights w;
-  float scales[4];  // of rows 4g .. 4g + 3
+  float scales[kScales];
 
-  __device__ explicit LimbWeights(const MatrixFormat<WeightFormat::kMxfp4>::Stored& stored) {
+  __device__ explicit LimbWeights(const typename MatrixFormat<WeightFormat::kMxfp4Halves, kOwn>::Stored& stored) {
 #pragma unroll
     for (int row = 0; row < 4; ++row) {
-      const uint32_t codes = WordOf(stored.fours[0], row);
 #pragma unroll
-      for (int p = 0; p < 4; ++p) {
-        // Codes p and p + 4, sixteen bits apart.
-        const uint32_t sign = codes << (12 - 4 * p), rest = p < 3 ? codes << (9 - 4 * p) : codes >> 3;
-        w[p][row] = (sign & 0x80008000U) | (rest & 0x0E000E00U);
-      }
-      scales[row] = MxWeightScale(static_cast<uint8_t>(stored.ones[0] >> (8 * row)));
+      for (int p = 0; p < 4; ++p) w[p][row] = MxPair(WordOf(stored.fours[0], row), p);
     }
+#pragma unroll
+    for (int i = 0; i < kScales; ++i) scales[i] = MxWeightScale(static_cast<uint8_t>(stored.ones[0] >> (8 * i)));
   }
 };
 
 /// A word of what is stored has four rows of one column.
-template <>
-struct LimbWeights<WeightFormat::kFp8> {
+template <bool kOwn>
+struct LimbWeights<WeightFormat::kFp8, kOwn> {
+  static constexpr int kScales = kOwn ? 1 : 4;
   MatrixWeights w;
-  float scales[4];  // of rows 4g .. 4g + 3
+  float scales[kScales];
 
-  __device__ explicit LimbWeights(const MatrixFormat<WeightFormat::kFp8>::Stored& stored) {
+  __device__ explicit LimbWeights(const typename MatrixFormat<WeightFormat::kFp8, kOwn>::Stored& stored) {
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
 #pragma unroll
@@ -106,8 +104,12 @@ struct LimbWeights<WeightFormat::kFp8> {
         w[p][2 * rows + 1] = Halves(static_cast<uint16_t>(codes >> 16));
       }
     }
+    if constexpr (kOwn) {
+      scales[0] = __uint_as_float(stored.ones[8]);
+    } else {
 #pragma unroll
-    for (int row = 0; row < 4; ++row) scales[row] = __uint_as_float(WordOf(stored.fours[0], row));
+      for (int row = 0; row < kScales; ++row) scales[row] = __uint_as_float(WordOf(stored.fours[0], row));
+    }
   }
 
  private:
@@ -119,25 +121,40 @@ struct LimbWeights<WeightFormat::kFp8> {
 
 /// A warp's sums of one leaf of a tile with kRows rows, numbered as those of PartSums where these are eight or more. Up
 /// to four rows go with upper and lower limbs in turn, so that a lane has the sums of both for row t: of four rows
-/// number v is that of the tile's row 4g + v, of a single one all lanes 4g .. 4g + 3 have the same.
+/// number v is that of the tile's row 4g + v. Of a single one all lanes 4g .. 4g + 3 have the same, of which each keeps
+/// that of the tile's row `lane`.
 template <WeightFormat kFormat, int kRows>
 struct LimbSums {
-  using Weights = LimbWeights<kFormat>;
-  static constexpr bool kInTurn = kRows <= 4;
-  static constexpr int kEights = kInTurn ? 1 : kRows / 8, kValues = kInTurn ? 4 : 8;
+  static constexpr bool kOwn = kRows == 1, kInTurn = kRows <= 4;
+  using Weights = LimbWeights<kFormat, kOwn>;
+  static constexpr int kEights = kInTurn ? 1 : kRows / 8, kValues = kOwn ? 1 : kInTurn ? 4 : 8;
+
+  // A single row's instructions are few and wait for each other: two blocks' are under way together.
+  static constexpr int kTogether = kOwn ? 2 : 1;
 
   float sums[kEights][kValues] = {};
 
+  /// A block's products, where one has to be added; else nothing is left to do.
+  struct Product {
+    float sum = 0, scale = 0;
+  };
+
   template <class Held>
-  __device__ void Multiply(const Weights& weights, const Held& held, int block) {
+  __device__ Product Multiply(const Weights& weights, const Held& held, int block) {
     if constexpr (kInTurn) {
-      const uint4* x = &held.x[kRows == 1 ? 0 : LaneRow() / 2][block * Held::kPlaces + LaneColumn()];
+      const uint4* x = &held.x[kOwn ? 0 : LaneRow() / 2][block * Held::kPlaces + LaneColumn()];
       MatrixSums both = {};
       MultiplyLimbs(both, weights.w, x[LaneRow() % 2 * 4]);
-      const float scale = held.scales[block][kRows == 1 ? 0 : LaneColumn()];
+      const float scale = held.scales[block][kOwn ? 0 : LaneColumn()];
+      float of_row[4];
 #pragma unroll
-      for (int row = 0; row < 4; ++row) {
-        Add(both[row / 2][row % 2 * 2], both[row / 2][row % 2 * 2 + 1], weights.scales[row] * scale, &sums[0][row]);
+      for (int row = 0; row < 4; ++row)
+        of_row[row] = Joined(both[row / 2][row % 2 * 2], both[row / 2][row % 2 * 2 + 1]);
+      if constexpr (kOwn) {
+        return {OfLaneColumn(of_row[0], of_row[1], of_row[2], of_row[3]), weights.scales[0] * scale};
+      } else {
+#pragma unroll
+        for (int row = 0; row < 4; ++row) Accumulate(of_row[row], weights.scales[row] * scale, &sums[0][row]);
       }
     } else {
 #pragma unroll
@@ -149,10 +166,15 @@ struct LimbSums {
         const float* scales = &held.scales[block][e * 8 + 2 * LaneColumn()];
 #pragma unroll
         for (int v = 0; v < 8; ++v) {
-          Add(upper[v / 4][v % 4], lower[v / 4][v % 4], weights.scales[v / 2] * scales[v % 2], &sums[e][v]);
+          Accumulate(Joined(upper[v / 4][v % 4], lower[v / 4][v % 4]), weights.scales[v / 2] * scales[v % 2],
+                     &sums[e][v]);
         }
       }
     }
+    return {};
+  }
+  __device__ void Add(const Product& product) {
+    if constexpr (kOwn) Accumulate(product.sum, product.scale, &sums[0][0]);
   }
   /// Sum number v, where there are more rows than one.
   __device__ float& Value(int v) {
@@ -161,8 +183,8 @@ struct LimbSums {
   }
   /// The lane's one.
   __device__ float OneValue() const {
-    static_assert(kRows == 1);
-    return OfLaneColumn(sums[0][0], sums[0][1], sums[0][2], sums[0][3]);
+    static_assert(kOwn);
+    return sums[0][0];
   }
 
  private:
@@ -175,10 +197,9 @@ struct LimbSums {
       }
     }
   }
-  // A block's sum is rounded once.
-  static __device__ void Add(float upper, float lower, float scale, float* sum) {
-    *sum = std::fma(std::fma(upper, 0x1p12F, lower), scale, *sum);
-  }
+  // A block's sum, which is rounded once.
+  static __device__ float Joined(float upper, float lower) { return std::fma(upper, 0x1p12F, lower); }
+  static __device__ void Accumulate(float block, float scale, float* sum) { *sum = std::fma(block, scale, *sum); }
 };
 
 }  // namespace trivet::kernels

@@ -124,8 +124,8 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
   const int64_t number = product.tile + threadIdx.y;
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
-  MatrixFormat<kFormat> next(tile, phase);
-  typename MatrixFormat<kFormat>::Stored coming;
+  MatrixFormat<kFormat, false> next(tile, phase);
+  typename MatrixFormat<kFormat, false>::Stored coming;
   next.Load(coming, end);
   panel.Load(0);
   int left = leaf, buffer = 0;

@@ -50,7 +50,7 @@ struct HeldParts {
 struct PartWeights {
   MatrixWeights w;
 
-  __device__ explicit PartWeights(const MatrixFormat<WeightFormat::kBF16>::Stored& stored) {
+  __device__ explicit PartWeights(const StoredBlock<4, 0>& stored) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
 #pragma unroll
@@ -66,11 +66,14 @@ struct PartSums {
   using Weights = PartWeights;
   static constexpr int kEights = kRows == 1 ? 1 : kRows / 8;
 
+  static constexpr int kTogether = 1;
+  struct Product {};
+
   MatrixSums sums[kEights] = {};
 
   /// Adds the products with block number `block` of what is held.
   template <class Held>
-  __device__ void Multiply(const Weights& weights, const Held& held, int block) {
+  __device__ Product Multiply(const Weights& weights, const Held& held, int block) {
 #pragma unroll
     for (int e = 0; e < kEights; ++e) {
       // A single row stands in all eight places.
@@ -90,7 +93,9 @@ struct PartSums {
         }
       }
     }
+    return {};
   }
+  __device__ void Add(const Product&) {}
   /// Sum number v, where there are more rows than one.
   __device__ float& Value(int v) {
     static_assert(kRows > 1);

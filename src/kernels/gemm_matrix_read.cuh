@@ -35,6 +35,13 @@ __device__ inline uint4 LoadFourOnce(const std::byte* from) {
   return words;
 }
 
+/// Loads a byte that is used once.
+__device__ inline uint32_t LoadByteOnce(const std::byte* from) {
+  uint32_t byte = 0;
+  asm volatile("ld.global.nc.L1::no_allocate.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
+
 /// Word `i` of four.
 __device__ inline uint32_t WordOf(const uint4& words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
@@ -73,11 +80,12 @@ __device__ inline uint32_t Permute(uint32_t a, uint32_t b, uint32_t places) {
 /// What a lane holds of a block as it is stored: kFours times four words and kOnes words.
 template <int kFours, int kOnes>
 struct StoredBlock {
-  uint4 fours[kFours];
+  uint4 fours[kFours > 0 ? kFours : 1];
   uint32_t ones[kOnes > 0 ? kOnes : 1];
 };
 
-/// How a lane reads blocks of kFormat, one after the other:
+/// How a lane reads blocks of kFormat, one after the other; of scales, where it has such, those of its four rows or,
+/// where kOwn says so, that of the tile's row `lane`:
 ///   kPlaces       blocks that a warp has registers for
 ///   kAhead        blocks to ask for ahead of their use, at most kPlaces. One less where a part of what is stored is
 ///                 needed after the weights are known: a register that a load has asked for in the meantime would need
@@ -88,7 +96,7 @@ struct StoredBlock {
 ///   Load(stored, columns)       of which the tile has `columns` left, one at least; others are zeros, or the rest of
 ///                               what is stored together
 ///   Next()                      goes on by a block
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, bool kOwn>
 struct MatrixFormat;
 
 /// Where a lane stands among the places of an instruction.
@@ -102,8 +110,8 @@ __device__ inline float OfLaneColumn(float a, float b, float c, float d) {
 }
 
 /// Pairs of columns stand in one word.
-template <>
-struct MatrixFormat<WeightFormat::kBF16> {
+template <bool kOwn>
+struct MatrixFormat<WeightFormat::kBF16, kOwn> {
   static constexpr int kFours = 4, kOnes = 0, kPlaces = 2, kAhead = 2, kTogether = 1;
   using Stored = StoredBlock<kFours, kOnes>;
 
@@ -127,51 +135,61 @@ struct MatrixFormat<WeightFormat::kBF16> {
 };
 
 /// A word holds eight columns of a row (gemm_matrix_limbs.cuh decodes them).
-template <>
-struct MatrixFormat<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
+template <bool kOwn>
+struct MatrixFormat<WeightFormat::kMxfp4Halves, kOwn> {
+  using Chunk = BlockChunk<WeightFormat::kMxfp4Halves>;
   static constexpr int kFours = 1, kOnes = 1, kPlaces = 8, kAhead = 4, kTogether = 4;
   using Stored = StoredBlock<kFours, kOnes>;
 
-  const std::byte *codes, *scales;  // scales of its four rows, a byte each
+  const std::byte *codes, *scales;  // scales are bytes, of which four rows' make a word
 
   __device__ MatrixFormat(const std::byte* tile, int column)
-      : codes(tile + (Codes(column / kMatrixColumns) + LaneColumn() * 128 + LaneRow() * 16)),
-        scales(tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 4)) {}
+      : codes(tile + (Chunk::Codes(column / kMatrixColumns) + threadIdx.x * 16)),
+        scales(tile + (Chunk::Block(column / kMatrixColumns) + Chunk::kLayout.scale_at +
+                       (kOwn ? threadIdx.x : LaneRow() * 4))) {}
   __device__ void Load(Stored& stored, int) const {
     stored.fours[0] = LoadFourOnce(codes);
-    stored.ones[0] = LoadOnce(scales);
+    stored.ones[0] = kOwn ? LoadByteOnce(scales) : LoadOnce(scales);
   }
   __device__ void Next() {
-    codes += kLayout.bytes;
-    scales += kLayout.bytes;
+    codes += Chunk::kLayout.bytes;
+    scales += Chunk::kLayout.bytes;
   }
 };
 
 /// A word holds four rows of one column (gemm_matrix_limbs.cuh decodes them), so a lane takes columns four apart, t, t
 /// + 4, .., which a warp reads a line at a time. Four blocks of 32 columns share scales.
-template <>
-struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
-  static constexpr int kFours = 1, kOnes = 8, kPlaces = 4, kAhead = 3, kTogether = 1;
+template <bool kOwn>
+struct MatrixFormat<WeightFormat::kFp8, kOwn> {
+  using Chunk = BlockChunk<WeightFormat::kFp8>;
+  static constexpr int kCodes = 8;  // words of codes, before a scale of its own
+  static constexpr int kFours = kOwn ? 0 : 1, kOnes = kOwn ? kCodes + 1 : kCodes;
+  static constexpr int kPlaces = 4, kAhead = 3, kTogether = 1;
   using Stored = StoredBlock<kFours, kOnes>;
 
-  const std::byte *codes, *scales;  // scales of its four rows
-  int chunk;                        // of those that share them
+  const std::byte *codes, *scales;
+  int chunk;  // of those that share scales
 
   __device__ MatrixFormat(const std::byte* tile, int column)
-      : codes(tile + (Codes(column / kMatrixColumns) + LaneColumn() * 32 + LaneRow() * 4)),
-        scales(tile + (Block(column / kMatrixColumns) + kLayout.scale_at + LaneRow() * 16)),
-        chunk(column / kMatrixColumns % kPerBlock) {}
+      : codes(tile + (Chunk::Codes(column / kMatrixColumns) + LaneColumn() * 32 + LaneRow() * 4)),
+        scales(tile + (Chunk::Block(column / kMatrixColumns) + Chunk::kLayout.scale_at +
+                       (kOwn ? threadIdx.x * 4 : LaneRow() * 16))),
+        chunk(column / kMatrixColumns % Chunk::kPerBlock) {}
   __device__ void Load(Stored& stored, int) const {
-    stored.fours[0] = LoadFourOnce(scales);
+    if constexpr (kOwn) {
+      stored.ones[kCodes] = LoadOnce(scales);
+    } else {
+      stored.fours[0] = LoadFourOnce(scales);
+    }
 #pragma unroll
-    for (int i = 0; i < 8; ++i) stored.ones[i] = LoadOnce(codes + i * 128);
+    for (int i = 0; i < kCodes; ++i) stored.ones[i] = LoadOnce(codes + i * 128);
   }
   __device__ void Next() {
-    codes += kLayout.chunk_bytes;
-    if (++chunk < kPerBlock) return;
+    codes += Chunk::kLayout.chunk_bytes;
+    if (++chunk < Chunk::kPerBlock) return;
     chunk = 0;
-    codes += kLayout.codes_at;
-    scales += kLayout.bytes;
+    codes += Chunk::kLayout.codes_at;
+    scales += Chunk::kLayout.bytes;
   }
 };
 
@@ -179,9 +197,9 @@ struct MatrixFormat<WeightFormat::kFp8> : BlockChunk<WeightFormat::kFp8> {
 inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
 
 /// The blocks of a tile that a warp multiplies in turn, some of them under way.
-template <WeightFormat kFormat>
+template <WeightFormat kFormat, bool kOwn>
 struct BlockRing {
-  using Format = MatrixFormat<kFormat>;
+  using Format = MatrixFormat<kFormat, kOwn>;
   static constexpr int kPlaces = Format::kPlaces;
 
   typename Format::Stored blocks[kPlaces];

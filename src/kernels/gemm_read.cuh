@@ -184,7 +184,7 @@ struct ChunkReader : BlockChunk<kFormat> {
 
 /// E2M1 codes are decoded in pairs as F16 whose exponents are 14 too small, and scaled there by E8M0.
 template <>
-struct ChunkReader<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
+struct ChunkReader<WeightFormat::kMxfp4Halves> : BlockChunk<WeightFormat::kMxfp4Halves> {
   static constexpr int kAhead = 4;
   static __device__ int RowOf(int lane) { return lane; }
 
@@ -195,9 +195,9 @@ struct ChunkReader<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
   float scale;    // where they do not
 
   __device__ void Load(const std::byte* tile, int chunk) {
-    const std::byte* from = tile + (Codes(chunk) + threadIdx.x * 4);
+    const std::byte* from = tile + (Codes(chunk) + static_cast<uint32_t>(MxHalvesAt(threadIdx.x, 0)));
 #pragma unroll
-    for (int i = 0; i < 4; ++i) words[i] = LoadOnce(from + i * kTileRows * 4);
+    for (int i = 0; i < 4; ++i) words[i] = LoadOnce(from + MxHalvesAt(0, i));
     scale_bits = __ldg(reinterpret_cast<const uint8_t*>(tile) + (Block(chunk) + kLayout.scale_at + threadIdx.x));
   }
   __device__ void Begin() {
@@ -213,19 +213,12 @@ struct ChunkReader<WeightFormat::kMxfp4> : BlockChunk<WeightFormat::kMxfp4> {
     const uint32_t word = words[q / 2];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const __half2 values = Pair(word, i);
+      // Two neighbouring fours use the same pairs, which the compiler makes once.
+      const __half2 values = HalvesOf(MxPair(word, i));
       const __half2 scaled = kUsual ? __hmul2(values, HalvesOf(half)) : values;
       const float weight = q % 2 == 0 ? __low2float(scaled) : __high2float(scaled);
       weights[i] = kUsual ? weight : scale * (weight * 16384.0F);
     }
-  }
-
- private:
-  // Codes i and i + 4 of a word, without scale. Two neighbouring fours use the same pairs, which the compiler makes
-  // once.
-  static __device__ __half2 Pair(uint32_t word, int i) {
-    const uint32_t magnitude = (i < 3 ? word << (9 - 4 * i) : word >> 3) & 0x0E000E00U;
-    return HalvesOf(magnitude | (word << (12 - 4 * i) & 0x80008000U));
   }
 };
 

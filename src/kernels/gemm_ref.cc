@@ -80,11 +80,13 @@ void ByChains(const Gemm::Args& args, int64_t n_end) {
 // Row n of the weights.
 std::vector<MxWeights> MxWeightsOf(const PackedMatrix& w, int64_t n) {
   const std::byte* tile = w.data + n / kTileRows * w.tile_bytes();
+  const auto parts =
+      w.format == WeightFormat::kMxfp4 ? PartsOf<WeightFormat::kMxfp4> : PartsOf<WeightFormat::kMxfp4Halves>;
   std::vector<MxWeights> blocks(static_cast<size_t>((w.k + kMxColumns - 1) / kMxColumns));
   for (int64_t k = 0; k < w.k; k += kMxColumns) {
     MxWeights& block = blocks[static_cast<size_t>(k / kMxColumns)];
     for (int64_t i = 0; i < kMxColumns; ++i) {
-      const quant::BlockElement element = PartsOf<quant::BlockFormat::kMxfp4>(tile, n % kTileRows, w.phase + k + i);
+      const quant::BlockElement element = parts(tile, n % kTileRows, w.phase + k + i);
       block.codes[i] = MxCode(element.code);
       block.scale = MxWeightScale(static_cast<uint8_t>(element.scale));
     }

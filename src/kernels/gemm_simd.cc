@@ -403,6 +403,8 @@ void GemmSimd(const Gemm::Args& args) {
       return BlockTiles<BlockFormat::kMxfp4>(args);
     case WeightFormat::kFp8:
       return BlockTiles<BlockFormat::kFp8>(args);
+    case WeightFormat::kMxfp4Halves:
+      return GemmRef(args);  // no processor keeps weights so (FormatOn)
   }
 }
 

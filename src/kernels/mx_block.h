@@ -23,7 +23,7 @@ inline constexpr int kMxLeastExponent = -100;
 /// Whether products with `w` are made of these integers and not by chains. It depends on the model alone: cuts lie on
 /// borders of leaves, so that their phase is one of whole blocks too.
 constexpr bool MxServes(const PackedMatrix& w) {
-  return w.format == WeightFormat::kMxfp4 && w.leaf % kMxColumns == 0 && w.phase % kMxColumns == 0;
+  return BlocksOf(w.format) == quant::BlockFormat::kMxfp4 && w.leaf % kMxColumns == 0 && w.phase % kMxColumns == 0;
 }
 
 /// A magnitude's bits; those of a larger magnitude are larger, an infinity's and a NaN's largest.

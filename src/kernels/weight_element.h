@@ -13,9 +13,9 @@
 namespace trivet::kernels {
 
 /// What element (row, k) of a tile of blocks is made of.
-template <quant::BlockFormat kFormat>
+template <WeightFormat kFormat>
 constexpr quant::BlockElement PartsOf(const std::byte* tile, int64_t row, int64_t k) {
-  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(*BlocksOf(kFormat));
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   constexpr int64_t kScale = ScaleBytes(kTraits.scale);
   const std::byte* block = tile + k / kTraits.columns * kLayout.bytes;
@@ -39,18 +39,23 @@ constexpr quant::BlockElement PartsOf(const std::byte* tile, int64_t row, int64_
   } else {
     const auto word = [codes, row](int64_t w) {
       uint32_t bits = 0;
-      std::memcpy(&bits, codes + (w * kTileRows + row) * 4, 4);
+      constexpr bool kHalves = kFormat == WeightFormat::kMxfp4Halves;
+      std::memcpy(&bits, codes + (kHalves ? MxHalvesAt(row, w) : (w * kTileRows + row) * 4), 4);
       return bits;
     };
-    element.code = static_cast<uint8_t>(CodeOf(kLayout, k, word) ^ StoredBias(kTraits));
+    if constexpr (kFormat == WeightFormat::kMxfp4Halves) {
+      element.code = static_cast<uint8_t>(MxHalvesCode(word(k / kLayout.per_word), k % kLayout.per_word));
+    } else {
+      element.code = static_cast<uint8_t>(CodeOf(kLayout, k, word) ^ StoredBias(kTraits));
+    }
   }
   return element;
 }
 
 /// Element (row, k) of a tile of blocks.
-template <quant::BlockFormat kFormat>
+template <WeightFormat kFormat>
 constexpr float LoadBlocks(const std::byte* tile, int64_t row, int64_t k) {
-  return quant::Value(quant::TraitsOf(kFormat), PartsOf<kFormat>(tile, row, k));
+  return quant::Value(quant::TraitsOf(*BlocksOf(kFormat)), PartsOf<kFormat>(tile, row, k));
 }
 
 /// Element (row, k) of a tile, exact.
@@ -61,7 +66,7 @@ constexpr float LoadElement(const std::byte* tile, int64_t row, int64_t k) {
     std::memcpy(&value, tile + (k * kTileRows + row) * 4, 4);
     return value;
   } else if constexpr (BlocksOf(kFormat).has_value()) {
-    return LoadBlocks<*BlocksOf(kFormat)>(tile, row, k);
+    return LoadBlocks<kFormat>(tile, row, k);
   } else {
     constexpr bool kPairs = kFormat == WeightFormat::kBF16;
     uint16_t bits = 0;

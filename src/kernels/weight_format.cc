@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/weight_format.h"
 
+#include <array>
 #include <cstring>
 
 #include "base/check.h"
@@ -56,9 +57,24 @@ void PackWords(const uint8_t* codes, uint32_t* words) {
   for (int64_t w = 0; kLayout.rest > 0 && w < kLayout.words; ++w) words[w] |= rest >> (2 * w) << 30;
 }
 
+// MxHalves, two codes at a time.
+uint32_t SpreadCodes(uint32_t codes) {
+  static constexpr auto kPairs = [] {
+    std::array<std::array<uint16_t, 256>, 2> pairs = {};  // codes 0 and 1, codes 2 and 3
+    for (uint32_t pair = 0; pair < 256; ++pair) {
+      pairs[0][pair] = static_cast<uint16_t>(MxHalves(pair));
+      pairs[1][pair] = static_cast<uint16_t>(MxHalves(pair << 8));
+    }
+    return pairs;
+  }();
+  const auto half = [](uint32_t four) -> uint32_t { return kPairs[0][four & 0xFF] | kPairs[1][four >> 8 & 0xFF]; };
+  return half(codes) | half(codes >> 16) << 16;
+}
+
 // Stores the codes of a block; `block` is null where `source` holds them as words.
-template <BlockFormat kFormat>
+template <WeightFormat kWeights>
 void StoreCodes(const std::byte* source, const quant::Block* block, std::byte* codes, int64_t row) {
+  constexpr BlockFormat kFormat = *BlocksOf(kWeights);
   constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   for (int64_t i = 0; i < kTraits.columns; i += kLayout.chunk, codes += kLayout.chunk_bytes) {
@@ -69,16 +85,23 @@ void StoreCodes(const std::byte* source, const quant::Block* block, std::byte* c
       if (const std::byte* from = WordsIn<kFormat>(source); from != nullptr) {
         std::memcpy(words, from, sizeof(words));
         for (uint32_t& word : words) word ^= StoredBias(kTraits) * 0x01010101U;
+        if constexpr (kWeights == WeightFormat::kMxfp4Halves) {
+          for (uint32_t& word : words) word = SpreadCodes(word);
+        }
       } else {
         PackWords<kFormat>(block->code + i, words);
       }
-      for (int64_t w = 0; w < kLayout.words; ++w) std::memcpy(codes + (w * kTileRows + row) * 4, words + w, 4);
+      for (int64_t w = 0; w < kLayout.words; ++w) {
+        constexpr bool kHalves = kWeights == WeightFormat::kMxfp4Halves;
+        std::memcpy(codes + (kHalves ? MxHalvesAt(row, w) : (w * kTileRows + row) * 4), words + w, 4);
+      }
     }
   }
 }
 
-template <BlockFormat kFormat>
+template <WeightFormat kWeights>
 void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_t row, int64_t k) {
+  constexpr BlockFormat kFormat = *BlocksOf(kWeights);
   constexpr quant::BlockTraits kTraits = quant::TraitsOf(kFormat);
   constexpr PackedBlock kLayout = PackedBlockOf(kTraits);
   constexpr int64_t kScale = ScaleBytes(kTraits.scale);
@@ -87,7 +110,7 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
     std::byte* out = tile + (k / kTraits.columns + b) * kLayout.bytes;
     if (WordsIn<kFormat>(source) != nullptr) {
       std::memcpy(out + kLayout.scale_at + row * kScale, source, kScale);
-      StoreCodes<kFormat>(source, nullptr, out + kLayout.codes_at, row);
+      StoreCodes<kWeights>(source, nullptr, out + kLayout.codes_at, row);
       continue;
     }
     const quant::Block block = quant::Unpack(kFormat, source);
@@ -102,15 +125,14 @@ void StoreBlocks(const std::byte* source, int64_t count, std::byte* tile, int64_
         out[kLayout.sub_offset_at + s * kTileRows + row] = static_cast<std::byte>(block.sub_offset[sub]);
       }
     }
-    StoreCodes<kFormat>(source, &block, out + kLayout.codes_at, row);
+    StoreCodes<kWeights>(source, &block, out + kLayout.codes_at, row);
   }
 }
 
 template <WeightFormat kFormat>
 constexpr WeightFormatRow BlockRow(std::string_view name) {
-  constexpr BlockFormat kBlocks = *BlocksOf(kFormat);
-  constexpr quant::BlockTraits kTraits = quant::TraitsOf(kBlocks);
-  return {kFormat, name, kTraits.columns, PackedBlockOf(kTraits).bytes, StoreBlocks<kBlocks>, LoadElement<kFormat>};
+  constexpr quant::BlockTraits kTraits = quant::TraitsOf(*BlocksOf(kFormat));
+  return {kFormat, name, kTraits.columns, PackedBlockOf(kTraits).bytes, StoreBlocks<kFormat>, LoadElement<kFormat>};
 }
 
 constexpr WeightFormatRow kFormats[] = {
@@ -127,6 +149,7 @@ constexpr WeightFormatRow kFormats[] = {
     BlockRow<WeightFormat::kQ6K>("q6_k"),
     BlockRow<WeightFormat::kMxfp4>("mxfp4"),
     BlockRow<WeightFormat::kFp8>("fp8"),
+    BlockRow<WeightFormat::kMxfp4Halves>("mxfp4_halves"),
 };
 
 }  // namespace

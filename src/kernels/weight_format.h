@@ -11,6 +11,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/backend.h"
 #include "quant/blocks.h"
 #include "tensor/dtype.h"
 
@@ -34,14 +35,20 @@ enum class WeightFormat : int32_t {
   kQ6K,
   kMxfp4,
   kFp8,
+  kMxfp4Halves,  // as kMxfp4, but in the order that a GPU wants (MxHalves, MxHalvesAt)
 };
 
 /// The block format of `format`, or nothing where elements stand alone.
 constexpr std::optional<quant::BlockFormat> BlocksOf(WeightFormat format) {
   if (format < WeightFormat::kQ4_0) return std::nullopt;
-  if (format == WeightFormat::kMxfp4) return quant::BlockFormat::kMxfp4;
+  if (format == WeightFormat::kMxfp4 || format == WeightFormat::kMxfp4Halves) return quant::BlockFormat::kMxfp4;
   if (format == WeightFormat::kFp8) return quant::BlockFormat::kFp8;
   return static_cast<quant::BlockFormat>(static_cast<int>(format) - static_cast<int>(WeightFormat::kQ4_0));
+}
+
+/// The format in which a backend keeps what the table of a checkpoint's formats (FormatFor) calls `format`.
+constexpr WeightFormat FormatOn(Backend backend, WeightFormat format) {
+  return backend == Backend::kCuda && format == WeightFormat::kMxfp4 ? WeightFormat::kMxfp4Halves : format;
 }
 
 /// Where the parts of one block of 32 rows stand, in bytes from its begin. Codes come in chunks of `chunk` columns that
@@ -105,6 +112,42 @@ constexpr uint32_t CodeOf(const PackedBlock& layout, int64_t i, const Word& word
   uint32_t rest = 0;
   for (int64_t w = 0; w < layout.words; ++w) rest |= word(w) >> 30 << (2 * w);
   return rest >> ((i - layout.words * layout.per_word) * layout.code_bits) & mask;
+}
+
+/// A word of eight E2M1 codes, code i at bits 4i, with each code at bits from which one or two masks and a shift make
+/// an F16 of its value times 2^-14: of either half of the word, whose codes are i = 0..3 and 4..7,
+///   code 0: sign 15, magnitude 11..9    both in place
+///   code 1: sign 12, magnitude 8..6     both three too low
+///   code 2: sign 14, magnitude 5..3     one and six too low
+///   code 3: sign 13, magnitude 2..0     two and nine too low
+constexpr uint32_t MxHalves(uint32_t codes) {
+  constexpr int kSign[] = {15, 12, 14, 13}, kMagnitude[] = {9, 6, 3, 0};
+  uint32_t word = 0;
+  for (int i = 0; i < 8; ++i) {
+    const uint32_t code = codes >> (4 * i) & 15;
+    word |= (code >> 3 << kSign[i % 4] | (code & 7) << kMagnitude[i % 4]) << (i / 4 * 16);
+  }
+  return word;
+}
+
+/// Codes i and i + 4 of such a word as a pair of F16 times 2^-14, for i = 0..3.
+constexpr uint32_t MxPair(uint32_t word, int i) {
+  constexpr uint32_t kWanted = 0x8E008E00U;
+  // Factors are two shifts at once; what a product carries beyond its half's magnitude stays below bit 9 of the next.
+  if (i == 0) return word & kWanted;
+  if (i == 1) return word * 8 & kWanted;
+  if (i == 2) return (word & 0x40384038U) * (64 + 2) & kWanted;
+  return (word & 0x20072007U) * (512 + 4) & kWanted;
+}
+
+/// Where word `word` of a row's 32 codes stands among those of a block of 32 rows, in bytes: what a lane of a matrix
+/// instruction takes, the same word of four rows, stands together, lane after lane.
+constexpr int64_t MxHalvesAt(int64_t row, int64_t word) { return (row / 4 * 4 + word) * 16 + row % 4 * 4; }
+
+/// Code i of such a word.
+constexpr uint32_t MxHalvesCode(uint32_t word, int64_t i) {
+  const uint32_t half = MxPair(word, static_cast<int>(i % 4)) >> (i / 4 * 16);
+  return (half >> 12 & 8) | (half >> 9 & 7);
 }
 
 /// One row of the format table.

@@ -16,7 +16,7 @@
 namespace trivet::kernels {
 namespace {
 
-constexpr WeightFormat kServed[] = {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4};
+constexpr WeightFormat kServed[] = {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4Halves};
 
 const KernelRow<Gemm>& MatrixRow() {
   const KernelRow<Gemm>& row = Gemm::CudaRows().front();
@@ -104,7 +104,7 @@ TEST(CudaMatrix, ProductsInIntegersHaveTheBytesOfTheReference) {
   std::mt19937_64 random(37);
   for (const auto& [n, k, leaf] : {std::array<int64_t, 3>{33, 32, 32}, {100, 352, 96}, {72, 1280, 256}}) {
     for (const int64_t m : {1, 2, 4, 8, 11, 16, 17, 40, 70}) {
-      GemmProblem problem({WeightFormat::kMxfp4, n, k, leaf}, m, {}, &random);
+      GemmProblem problem({WeightFormat::kMxfp4Halves, n, k, leaf}, m, {}, &random);
       for (size_t i = 0; i < problem.x().size(); i += 3) {
         problem.x()[i] *= std::ldexp(1.0F, static_cast<int>(random() % 60) - 50);  // small beside their neighbours
       }
@@ -242,10 +242,11 @@ TEST(CudaMatrix, ScalesOfAllSizesAreExact) {
     std::vector<std::byte> block(17);
     block[0] = static_cast<std::byte>(exponent);
     block[1] = std::byte{0x02};  // element 0 is 1
-    Guarded<std::byte> tile(FormatRow(WeightFormat::kMxfp4).unit_bytes);
+    Guarded<std::byte> tile(FormatRow(WeightFormat::kMxfp4Halves).unit_bytes);
     std::fill_n(tile.data(), tile.size(), std::byte{0});
-    for (int64_t row = 0; row < 32; ++row) FormatRow(WeightFormat::kMxfp4).store(block.data(), 32, tile.data(), row, 0);
-    const auto w = std::make_unique<PackedMatrix>(PackedMatrix{WeightFormat::kMxfp4, 32, 32, 32, tile.data()});
+    for (int64_t row = 0; row < 32; ++row)
+      FormatRow(WeightFormat::kMxfp4Halves).store(block.data(), 32, tile.data(), row, 0);
+    const auto w = std::make_unique<PackedMatrix>(PackedMatrix{WeightFormat::kMxfp4Halves, 32, 32, 32, tile.data()});
     std::vector<float> x(32, 0.0F);
     x[0] = exponent > 127 ? 0x1p-100F : 1.0F;
     Gemm::Args args;

@@ -101,8 +101,8 @@ void CompareExpertGemm(RowLog* log) {
     for (const int64_t slots : {1, 2, 9}) {
       for (const WeightFormatRow& format : Formats()) {
         const int64_t n = 1 + static_cast<int64_t>(random() % 100), k = 1 + static_cast<int64_t>(random() % 300);
-        const Experts experts(tokens, 1 + static_cast<int64_t>(random() % 4), slots, {format.format, n, k, 32},
-                              &random);
+        const Experts experts(tokens, 1 + static_cast<int64_t>(random() % 4), slots,
+                              {FormatOn(log->backend(), format.format), n, k, 32}, &random);
         const Numerics numerics = WithinRank((number & 1) == 0 ? Numerics::kExact : Numerics::kFast, log->backend());
         const bool sums = (number++ & 2) != 0;
         log->Compare<ExpertGemm>(
@@ -116,8 +116,8 @@ void CompareExpertGemm(RowLog* log) {
   // A layer of many narrow experts: one token, a batch, a prefill.
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kMxfp4, WeightFormat::kFp8}) {
     for (const int64_t tokens : {1, 16, 130}) {
-      const Experts up(tokens, 8, 24, {format, 192, 2048, 256}, &random),
-          down(tokens, 8, 24, {format, 256, 768, 128}, &random);
+      const Experts up(tokens, 8, 24, {FormatOn(log->backend(), format), 192, 2048, 256}, &random),
+          down(tokens, 8, 24, {FormatOn(log->backend(), format), 256, 768, 128}, &random);
       log->Compare<ExpertGemm>("wide, into y", [&](const KernelRow<ExpertGemm>& row, Outputs* outputs) {
         up.Run(row, Numerics::kExact, false, outputs);
       });

@@ -18,8 +18,8 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr int64_t kLimitOnGrid = int64_t{1} << 50;
 
 // Formats in turn, and for those with blocks a begin inside a block, where leaves allow one: cuts lie on their borders.
-PackedShape Shape(uint64_t number, int64_t n, int64_t k, int64_t leaf) {
-  const WeightFormatRow& format = Formats()[number % Formats().size()];
+PackedShape Shape(uint64_t number, int64_t n, int64_t k, int64_t leaf, Backend backend = Backend::kCpu) {
+  const WeightFormatRow& format = FormatRow(FormatOn(backend, Formats()[number % Formats().size()].format));
   const uint64_t step = leaf % 32 == 0 ? 32 : 6;
   const int64_t phase =
       format.columns == 2 ? 0 : static_cast<int64_t>(number / 16 * step % static_cast<uint64_t>(format.columns));
@@ -52,7 +52,7 @@ void CompareNonFinite(RowLog* log) {
     const int64_t m = kRowCounts[random() % std::size(kRowCounts)];
     GemmForm form = FormNumber(random() % 64);
     form.numerics = Numerics::kExact;
-    GemmProblem problem(Shape(random() >> 8, 70, 67, round % 2 == 0 ? 16 : 32), m, form, &random);
+    GemmProblem problem(Shape(random() >> 8, 70, 67, round % 2 == 0 ? 16 : 32, log->backend()), m, form, &random);
     for (uint64_t i = 0, count = 1 + random() % 40; i < count; ++i) {
       problem.x()[random() % problem.x().size()] = bad[random() % std::size(bad)];
     }
@@ -68,7 +68,8 @@ void CompareLarge(RowLog* log) {
   for (const WeightFormatRow& format : Formats()) {
     for (const auto& [n, k, leaf] : {std::tuple{65, 5120, 256}, {33, 17408, 128}, {160, 7168, 256}}) {
       for (const int64_t m : {1, 2, 3, 4, 5, 8, 13, 16, 65}) {
-        GemmProblem problem({format.format, n, k, leaf}, m, FormNumber(number++ * 33, log->backend()), &random);
+        GemmProblem problem({FormatOn(log->backend(), format.format), n, k, leaf}, m,
+                            FormNumber(number++ * 33, log->backend()), &random);
         CompareProblem(log, &problem, "");
       }
     }
@@ -89,7 +90,8 @@ void CompareGemm(RowLog* log) {
     for (const int64_t n : {1, 31, 32, 33, 97, 128, 160}) {
       for (const int64_t k : {1, 2, 15, 17, 127, 128, 129, 301}) {
         for (const int64_t leaf : {16, 32, 64, 128, 256}) {
-          GemmProblem problem(Shape(random() >> 8, n, k, leaf), m, FormNumber(number++, log->backend()), &random);
+          GemmProblem problem(Shape(random() >> 8, n, k, leaf, log->backend()), m, FormNumber(number++, log->backend()),
+                              &random);
           CompareProblem(log, &problem, "");
         }
       }
@@ -98,7 +100,8 @@ void CompareGemm(RowLog* log) {
   for (uint64_t form = 0; form < 64; ++form) {
     for (const WeightFormatRow& format : Formats()) {
       constexpr int64_t kRows[] = {1, 13, 97};
-      GemmProblem problem({format.format, 97, 1031, 128}, kRows[form % 3], FormNumber(form, log->backend()), &random);
+      GemmProblem problem({FormatOn(log->backend(), format.format), 97, 1031, 128}, kRows[form % 3],
+                          FormNumber(form, log->backend()), &random);
       CompareProblem(log, &problem, "");
     }
   }

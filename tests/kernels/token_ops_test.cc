@@ -17,7 +17,7 @@ void CompareEmbed(RowLog* log) {
   std::mt19937_64 random(71);
   for (const WeightFormatRow& format : Formats()) {
     for (const int64_t hidden : {1, 17, 64, 300}) {
-      const Packed table({format.format, 40, hidden, 64}, &random);
+      const Packed table({FormatOn(log->backend(), format.format), 40, hidden, 64}, &random);
       const std::vector<int32_t> tokens = {0, 99, 100, 131, 132, 138, 139, 500};
       log->Compare<Embed>("hidden " + std::to_string(hidden), [&](const KernelRow<Embed>& row, Outputs* outputs) {
         Guarded<float> x(8 * hidden, 1);

@@ -91,6 +91,31 @@ TEST(WeightFormat, BlocksStayNearTheirStoredSize) {
             2 * FormatRow(WeightFormat::kQ4K).unit_bytes);
 }
 
+TEST(WeightFormat, HalvesHoldEveryCodeAtEveryPlace) {
+  for (int i = 0; i < 8; ++i) {
+    for (uint32_t code = 0; code < 16; ++code) {
+      for (const uint32_t others : {0U, 0xFFFFFFFFU, 0xA5A5A5A5U, 0x5A5A5A5AU}) {
+        const uint32_t codes = (others & ~(15U << (4 * i))) | code << (4 * i);
+        const uint32_t word = MxHalves(codes);
+        EXPECT_EQ(MxHalvesCode(word, i), code) << i << " of " << std::hex << codes;
+        // As F16: the sign, the lowest bits of the exponent, the highest one of the mantissa, and nothing else.
+        const uint32_t half = MxPair(word, i % 4) >> (i / 4 * 16) & 0xFFFF;
+        EXPECT_EQ(half, (code >> 3 << 15) | (code & 7) << 9) << i << " of " << std::hex << codes;
+      }
+    }
+  }
+}
+
+TEST(WeightFormat, BackendsKeepFormatsInAsManyBytes) {
+  for (const WeightFormatRow& format : Formats()) {
+    for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
+      EXPECT_EQ(FormatRow(FormatOn(backend, format.format)).unit_bytes, format.unit_bytes);
+    }
+  }
+  EXPECT_EQ(FormatOn(Backend::kCpu, WeightFormat::kMxfp4), WeightFormat::kMxfp4);
+  EXPECT_EQ(FormatOn(Backend::kCuda, WeightFormat::kMxfp4), WeightFormat::kMxfp4Halves);
+}
+
 TEST(WeightFormat, FormatsKeepTheirDtypesExactly) {
   EXPECT_EQ(FormatFor(tensor::DType::kBF16)->format, WeightFormat::kBF16);
   EXPECT_EQ(FormatFor(tensor::DType::kF32)->format, WeightFormat::kF32);
