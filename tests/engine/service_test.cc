@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "base/clock.h"
@@ -121,6 +122,34 @@ TEST_F(Serving, ThreadsGetWhatAGeneratorGivesAlone) {
                     .ok());
   }
   EXPECT_EQ(service_->counts().ended, static_cast<int64_t>(kThreads));
+}
+
+// Readers of more streams than the running thread wakes by itself: each gets its pieces as they come, not when it looks
+// again by itself, which is after longer than the answers take.
+TEST_F(Serving, ReadersOfManyStreamsAreWoken) {
+  constexpr size_t kReaders = 8;
+  constexpr int64_t kLook = 20 * kSecond;
+  Start({});
+  std::vector<int64_t> longest(kReaders, kLook);  // time that a reader waited for a piece
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kReaders; ++i) {
+    threads.emplace_back([&, i] {
+      GenerationRequest request = Asking("Count from 48 to 52.", 40);
+      request.ignore_eos = true;
+      const std::unique_ptr<Answers> answers = service_->Submit({request}).value();
+      int64_t waited = 0;
+      for (bool ended = false; !ended;) {
+        const int64_t begin = NowUs();
+        const Result<std::vector<Piece>> pieces = answers->Read(kLook);
+        waited = std::max(waited, NowUs() - begin);
+        if (!pieces.ok() || pieces->empty()) return;
+        ended = pieces->back().finish != FinishReason::kNone;
+      }
+      longest[i] = waited;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < kReaders; ++i) EXPECT_LT(longest[i], kLook / 2) << "reader " << i;
 }
 
 TEST_F(Serving, ManyRequestsOfOneReader) {
