@@ -21,10 +21,8 @@
 namespace trivet::cli {
 namespace {
 
-constexpr int64_t kSmallest = 4096;  // below it no form of a sum has anything to share out
-constexpr int64_t kCalls = 20;       // of one measurement, at most
+constexpr int64_t kCalls = 20;  // of one measurement, at most
 constexpr int64_t kMiB = 1 << 20;
-constexpr int64_t kLongSums[] = {1 * kMiB, 2 * kMiB, 4 * kMiB, 8 * kMiB};  // shorter ones have no chunks to speak of
 
 struct Flags {
   GroupFlags group;
@@ -35,7 +33,7 @@ struct Flags {
 // Powers of two and what lies between them, up to the longest that goes one-shot.
 std::vector<int64_t> Sizes(int64_t most) {
   std::vector<int64_t> sizes;
-  for (int64_t bytes = kSmallest; bytes <= most; bytes *= 2) {
+  for (int64_t bytes = comm::kShortestTuned; bytes <= most; bytes *= 2) {
     sizes.push_back(bytes);
     if (bytes * 3 / 2 <= most) sizes.push_back(bytes * 3 / 2);
   }
@@ -112,10 +110,10 @@ Result<comm::WeightedShares> MeasureWeights(const Flags& flags, const GroupRank&
   if (rank.comm.rank() == 0) PrintRates(flags, way, rates, weights);
   if (weights == comm::Weights::Equal(way.ranks)) return comm::WeightedShares{weights};
   rank.comm.SetWeights(weights);
-  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, *std::rbegin(kLongSums), "message"));
+  TRY_ASSIGN(device::Buffer buffer, device::Buffer::Make(rank.device, *std::rbegin(comm::kLongSums), "message"));
   if (rank.device.backend() == Backend::kCpu) std::fill_n(buffer.data(), buffer.bytes(), std::byte{0});
   std::vector<comm::WeightedTimes> times;
-  for (const int64_t bytes : kLongSums) {
+  for (const int64_t bytes : comm::kLongSums) {
     const std::span<int64_t> values = buffer.As<int64_t>().first(static_cast<size_t>(bytes) / sizeof(int64_t));
     comm::WeightedTimes time{bytes};
     TRY_ASSIGN(time.equal_us, TimeForm(rank, comm::Algorithm::kTwoShot, values));

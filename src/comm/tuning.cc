@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "base/check.h"
 #include "base/env.h"
@@ -34,12 +36,28 @@ Error Wrong(const std::string& path, const std::string& sentence) {
                    fmt::format("{}: {}; delete it and run trivet tune, or give --tuning none", path, sentence));
 }
 
-Result<int64_t> ReadBytes(const Json& entry, const char* type, const Way& way, const std::string& path) {
-  const Json& value = Member(Member(entry, "one_shot_bytes"), type);
-  const int64_t most = MostOneShotBytes(way);
-  if (IsInt64(value) && value.get<int64_t>() >= 0 && value.get<int64_t>() <= most) return value.get<int64_t>();
-  return Wrong(path, fmt::format("one_shot_bytes.{} of {}: expected 0 to {}, found {}", type, way.Name(), most,
-                                 Quote(DumpJson(value))));
+// A border between forms of sums, which is one of the sizes measured, of [least, most], or 0 where that is one.
+Result<int64_t> ReadBorder(const Json& value, const std::string& what, bool none, std::pair<int64_t, int64_t> range,
+                           const std::string& path) {
+  const auto [least, most] = range;
+  const int64_t border = IsInt64(value) ? value.get<int64_t>() : -1;
+  if ((none && border == 0) || (border >= least && border <= most)) return border;
+  return Wrong(path, fmt::format("{}: expected {}{} to {} bytes, which is what is measured, found {}", what,
+                                 none ? "0, or " : "", least, most, Quote(DumpJson(value))));
+}
+
+Result<int64_t> ReadOneShot(const Json& entry, const char* type, const Way& way, const std::string& path) {
+  return ReadBorder(Member(Member(entry, "one_shot_bytes"), type),
+                    fmt::format("one_shot_bytes.{} of {}", type, way.Name()), true,
+                    {kShortestTuned, MostOneShotBytes(way)}, path);
+}
+
+// Whether WeightsFor gives such weights: rounded shares of kMost that are not all alike, of three ranks or more.
+bool MeasurableWeights(std::span<const int64_t> weights) {
+  const auto ranks = static_cast<int64_t>(weights.size());
+  const bool alike = std::equal(weights.begin() + 1, weights.end(), weights.begin());
+  const int64_t sum = std::accumulate(weights.begin(), weights.end(), int64_t{0});
+  return ranks > 2 && !alike && 2 * std::abs(sum - Weights::kMost) <= ranks;
 }
 
 // Whether `object` has the keys of a list and no others. A misspelt one would change what runs do, and say nothing.
@@ -67,16 +85,15 @@ Result<WeightedShares> ReadWeighted(const Json& entry, const Way& way, const std
     weights.push_back(weight.get<int64_t>());
   }
   if (!list.is_array() || weights.size() != list.size() || std::ssize(weights) != way.ranks ||
-      std::all_of(weights.begin(), weights.end(), [](int64_t weight) { return weight == 0; })) {
-    return Wrong(path,
-                 fmt::format("weighted.weights of {}: expected a number of 0 to {} for each rank, not all 0, found {}",
-                             way.Name(), Weights::kMost, Quote(DumpJson(list))));
+      !MeasurableWeights(weights)) {
+    return Wrong(path, fmt::format("weighted.weights of {}: expected a share of {} for each of three ranks or more, "
+                                   "which are not all alike and {} together, found {}",
+                                   way.Name(), Weights::kMost, Weights::kMost, Quote(DumpJson(list))));
   }
-  if (!IsInt64(from) || from.get<int64_t>() < 0) {
-    return Wrong(path, fmt::format("weighted.from_bytes of {}: expected 0 or more, found {}", way.Name(),
-                                   Quote(DumpJson(from))));
-  }
-  return WeightedShares{Weights::Of(weights), from.get<int64_t>()};
+  TRY_ASSIGN(shares.from_bytes, ReadBorder(from, fmt::format("weighted.from_bytes of {}", way.Name()), false,
+                                           {*std::begin(kLongSums), *std::rbegin(kLongSums)}, path));
+  shares.weights = Weights::Of(weights);
+  return shares;
 }
 
 Result<TunedWay> ReadResult(const Json& entry, const std::string& path) {
@@ -103,8 +120,8 @@ Result<TunedWay> ReadResult(const Json& entry, const std::string& path) {
   }
   result.way.backend = cuda ? Backend::kCuda : Backend::kCpu;
   result.way.peer = transport == "peer";
-  TRY_ASSIGN(result.one_shot.int64_bytes, ReadBytes(entry, "int64", result.way, path));
-  TRY_ASSIGN(result.one_shot.float32_bytes, ReadBytes(entry, "float32", result.way, path));
+  TRY_ASSIGN(result.one_shot.int64_bytes, ReadOneShot(entry, "int64", result.way, path));
+  TRY_ASSIGN(result.one_shot.float32_bytes, ReadOneShot(entry, "float32", result.way, path));
   TRY_ASSIGN(result.weighted, ReadWeighted(entry, result.way, path));
   return result;
 }
@@ -152,7 +169,10 @@ Result<Tuning> Tuning::Read(const std::string& path) {
   TRY(CheckKeys(file, kKeys, "the file", path));
   const Json& results = Member(file, "results");
   if (!results.is_array() || results.size() > kMostResults) {
-    return Wrong(path, fmt::format("results: expected a list of at most {}, found none", kMostResults));
+    return Wrong(path, fmt::format("results: expected a list of at most {}, found {}", kMostResults,
+                                   results.is_array()  ? fmt::format("{} of them", results.size())
+                                   : results.is_null() ? "none"
+                                                       : Quote(DumpJson(results).substr(0, 80))));
   }
   Tuning tuning;
   tuning.path_ = path;

@@ -47,7 +47,11 @@ struct Way {
 
 /// What holds where nothing was measured.
 Crossovers BuiltInCrossovers(const Way& way);
-/// The longest sum that a way can do one-shot without cutting it.  Units: bytes.
+/// The shortest sum of which both forms are measured: below it none has anything to share out.  Units: bytes.
+inline constexpr int64_t kShortestTuned = 4096;
+/// Sums that are measured with weights: shorter ones have no chunks to speak of.  Units: bytes.
+inline constexpr int64_t kLongSums[] = {1 << 20, 2 << 20, 4 << 20, 8 << 20};
+/// The longest sum that a way can do one-shot without cutting it, and of which both forms are measured.  Units: bytes.
 int64_t MostOneShotBytes(const Way& way);
 
 /// The machine, and the version of the algorithms: what was measured elsewhere does not count.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // `trivet tune`, and what other commands make of its file.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -87,18 +88,22 @@ TEST_F(Program, WeightsOfATuningAreTakenAndSaid) {
               ContainsRegex("3 ranks on cpu by host: links of [0-9.]+, [0-9.]+, "));
   std::string text = ReadTextFile(file, 1 << 20).value();
   text = std::regex_replace(text, std::regex("\"ranks\": 3,"),
-                            "\"ranks\": 3, \"weighted\": {\"weights\": [5, 0, 2], \"from_bytes\": 65536},");
+                            "\"ranks\": 3, \"weighted\": {\"weights\": [714, 0, 286], \"from_bytes\": 1048576},");
   text = std::regex_replace(text, std::regex("(\"(int64|float32)\": )[0-9]+"), "$010");
   const std::string weighted = Write("weighted.json", text);
   const std::string explain = "explain allreduce --ranks 3 --tuning " + weighted + " --bytes ";
-  EXPECT_THAT(Run(explain + "65536").out, ContainsRegex("weighted +chosen +weights 5, 0, 2 from 65536 bytes"));
-  EXPECT_THAT(Run(explain + "65528").out, ContainsRegex("two-shot +chosen"));
-  EXPECT_THAT(Run(explain + "65528").out, ContainsRegex("weighted +refused +weights 5, 0, 2 from 65536 bytes"));
+  EXPECT_THAT(Run(explain + "1048576").out, ContainsRegex("weighted +chosen +weights 714, 0, 286 from 1048576 bytes"));
+  EXPECT_THAT(Run(explain + "1048568").out, ContainsRegex("two-shot +chosen"));
+  EXPECT_THAT(Run(explain + "1048568").out, ContainsRegex("weighted +refused +weights 714, 0, 286 from 1048576 bytes"));
   EXPECT_THAT(Run("explain allreduce --ranks 3 --tuning none").out, ContainsRegex("weighted +refused +no weights"));
   EXPECT_THAT(Run("doctor --tuning " + weighted).out,
-              HasSubstr("3 ranks on cpu by host: by weights 5, 0, 2 from 65536"));
+              HasSubstr("3 ranks on cpu by host: by weights 714, 0, 286 from 1048576"));
   EXPECT_THAT(Run("bench allreduce --ranks 3 --soak 500 --tuning " + weighted).out, HasSubstr("500 sums over 3 ranks"));
-  const std::string score = "score demo -q --ranks 3 --text 'Count from 48 to 52.' --logprobs --tuning ";
+  // A chunk of so many tokens that its sums are as long.
+  std::string tokens = "[1";
+  for (int i = 2; i <= 512; ++i) tokens += fmt::format(", {}", i);
+  const std::string score =
+      "score demo -q --ranks 3 --tokens " + Write("tokens.json", tokens + "]") + " --perplexity --tuning ";
   EXPECT_EQ(Run(score + weighted).out, Run(score + "none").out);
   EXPECT_THAT(Run("bench allreduce --ranks 3 --json --algorithm weighted --weights 5,0,2").out,
               HasSubstr("\"algorithm\":\"weighted\""));
@@ -142,7 +147,8 @@ TEST_F(Program, WhatCannotBeATuningIsRefused) {
   text.replace(text.find("8192"), 4, "-8192");
   const std::string absurd = Write("absurd.json", text);
   for (const std::string command : {"explain allreduce", "doctor", "generate demo -q --prompt hi", "bench allreduce"}) {
-    Refused(command + " --tuning " + absurd, 4, {"one_shot_bytes.int64", "0 to 262144", "-8192", "trivet tune"});
+    Refused(command + " --tuning " + absurd, 4,
+            {"one_shot_bytes.int64", "0, or 4096 to 262144 bytes", "-8192", "trivet tune"});
   }
   Refused("tune --ranks 2 --out " + absurd, 4, {"one_shot_bytes.int64"});
   Refused("doctor --tuning " + dir_.Path("none.json"), 3, {"none.json"});

@@ -186,8 +186,8 @@ TEST(Connect, GivesWeightsToTheFirstRanksAlone) {
   const std::unique_ptr<Group> group = MakeGroup(6);
   const device::Device processor;
   Tuning tuning;
-  const Weights weights = Weights::Of(std::vector<int64_t>{2, 2, 1});
-  tuning.Put({TuningFingerprint(processor), {Backend::kCpu, false, 3}, {4096, 131072}, {weights, 500000}});
+  const Weights weights = Weights::Of(std::vector<int64_t>{400, 400, 200});
+  tuning.Put({TuningFingerprint(processor), {Backend::kCpu, false, 3}, {4096, 131072}, {weights, 1 << 20}});
   TempDir dir;
   ASSERT_TRUE(tuning.Write(dir.Path("tuning.json")).ok());
   tuning = Tuning::Read(dir.Path("tuning.json")).value();
@@ -196,7 +196,7 @@ TEST(Connect, GivesWeightsToTheFirstRanksAlone) {
     Communicator comm(part, 0);
     ASSERT_TRUE(comm.Connect(processor, Transport::kAuto, tuning).ok());
     EXPECT_EQ(comm.Choose<int64_t>(4096), Algorithm::kOneShot);
-    EXPECT_EQ(comm.Choose<int64_t>(500000), first == 0 ? Algorithm::kWeighted : Algorithm::kTwoShot);
+    EXPECT_EQ(comm.Choose<int64_t>(1 << 20), first == 0 ? Algorithm::kWeighted : Algorithm::kTwoShot);
   }
 }
 

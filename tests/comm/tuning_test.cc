@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/tuning.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,9 +77,15 @@ TEST_F(TuningTest, AnotherMachineGetsWhatIsBuiltIn) {
 }
 
 TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
-  EXPECT_THAT(Refusal("786432", "1048577"),
-              HasSubstr("one_shot_bytes.int64 of 2 ranks on cuda by peer: expected 0 to 1048576, found 1048577"));
-  EXPECT_THAT(Refusal("8192", "262145"), HasSubstr("of 3 ranks on cpu by host: expected 0 to 262144, found 262145"));
+  EXPECT_THAT(
+      Refusal("786432", "1048577"),
+      HasSubstr("one_shot_bytes.int64 of 2 ranks on cuda by peer: expected 0, or 4096 to 1048576 bytes, which is "
+                "what is measured, found 1048577"));
+  EXPECT_THAT(
+      Refusal("8192", "262145"),
+      HasSubstr("of 3 ranks on cpu by host: expected 0, or 4096 to 262144 bytes, which is what is measured, found "
+                "262145"));
+  EXPECT_THAT(Refusal("8192", "4095"), HasSubstr("found 4095"));
   EXPECT_THAT(Refusal("16384", "-1"), HasSubstr("found -1"));
   EXPECT_THAT(Refusal("16384", "1e5"), HasSubstr("found 100000.0"));
   EXPECT_THAT(Refusal("16384", "99999999999999999999"), HasSubstr("one_shot_bytes.float32"));
@@ -91,9 +98,17 @@ TEST_F(TuningTest, WhatCannotHaveBeenMeasuredIsRefused) {
   EXPECT_THAT(Refusal("tuning 1", "tuning 2"), HasSubstr("format: expected \"trivet tuning 1\""));
   EXPECT_THAT(Refusal("]", ""), HasSubstr("tuning.json"));
   EXPECT_THAT(Tuning::Read(Write("{}")).error().message, HasSubstr("format"));
-  EXPECT_THAT(Tuning::Read(Write("{\"format\": \"trivet tuning 1\"}")).error().message, HasSubstr("results"));
+  const auto results = [&](const std::string& text) {
+    return Tuning::Read(Write("{\"format\": \"trivet tuning 1\"" + text + "}")).error().message;
+  };
+  EXPECT_THAT(results(""), HasSubstr("results: expected a list of at most 4096, found none;"));
+  EXPECT_THAT(results(", \"results\": 5"), HasSubstr("results: expected a list of at most 4096, found 5;"));
+  EXPECT_THAT(results(", \"results\": [1]"), HasSubstr("results: expected an object, found 1"));
+  std::string many = "0";
+  for (int i = 0; i < 4096; ++i) many += ", 0";
+  EXPECT_THAT(results(", \"results\": [" + many + "]"), HasSubstr("at most 4096, found 4097 of them;"));
   const std::string entry = R"({"machine": "a", "backend": "cpu", "transport": "host", "ranks": 3,
-                                "one_shot_bytes": {"int64": 8, "float32": 8}})";
+                                "one_shot_bytes": {"int64": 4096, "float32": 0}})";
   const std::string begin = R"({"format": "trivet tuning 1", "results": [)";
   EXPECT_TRUE(Tuning::Read(Write(begin + entry + "]}")).ok());
   EXPECT_THAT(Tuning::Read(Write(begin + entry + ", " + entry + "]}")).error().message,
@@ -127,17 +142,55 @@ TEST_F(TuningTest, WeightsThatCannotBeAreRefused) {
   const auto refusal = [&](const std::string& weighted) {
     return Refusal("\"ranks\": 3,", "\"ranks\": 3, \"weighted\": " + weighted + ",");
   };
-  const std::string list = "weighted.weights of 3 ranks on cpu by host: expected a number of 0 to 1000 for each rank";
-  EXPECT_THAT(refusal("{\"weights\": [1, 2], \"from_bytes\": 0}"), HasSubstr(list));
-  EXPECT_THAT(refusal("{\"weights\": [1, 2, 1001], \"from_bytes\": 0}"), HasSubstr(list));
-  EXPECT_THAT(refusal("{\"weights\": [1, -2, 1], \"from_bytes\": 0}"), HasSubstr(list));
-  EXPECT_THAT(refusal("{\"weights\": [1, 0.5, 1], \"from_bytes\": 0}"), HasSubstr(list));
-  EXPECT_THAT(refusal("{\"weights\": [0, 0, 0], \"from_bytes\": 0}"), HasSubstr("not all 0, found [0,0,0]"));
-  EXPECT_THAT(refusal("{\"weights\": {\"a\": 1, \"b\": 1, \"c\": 1}, \"from_bytes\": 0}"), HasSubstr(list));
-  EXPECT_THAT(refusal("{\"from_bytes\": 0}"), HasSubstr("found null"));
-  EXPECT_THAT(refusal("{\"weights\": [1, 1, 1], \"from_bytes\": -1}"), HasSubstr("weighted.from_bytes"));
-  EXPECT_THAT(refusal("{\"weights\": [1, 1, 1]}"), HasSubstr("weighted.from_bytes"));
+  const auto with = [](const std::string& weights, const std::string& from) {
+    return "{\"weights\": " + weights + ", \"from_bytes\": " + from + "}";
+  };
+  const std::string list =
+      "weighted.weights of 3 ranks on cpu by host: expected a share of 1000 for each of three ranks or more, which are "
+      "not all alike and 1000 together, found ";
+  for (const std::string weights :
+       {"[1,2]", "[500,500,1001]", "[600,-100,500]", "[500,0.5,500]", "[0,0,0]", "{\"a\":500,\"b\":500,\"c\":0}",
+        "[1,1,1]", "[333,333,333]", "[1000,1000,0]", "[500,500,2]", "[498,500,0]", "[5,0,2]", "null", "500"}) {
+    EXPECT_THAT(refusal(with(weights, "1048576")), HasSubstr(list + Quote(weights)));
+  }
+  EXPECT_THAT(Refusal("\"ranks\": 2,", "\"ranks\": 2, \"weighted\": " + with("[600, 400]", "1048576") + ","),
+              HasSubstr("weighted.weights of 2 ranks"));
+  for (const std::string from : {"0", "-1", "65536", "1048575", "8388609", "4611686018427387904", "1e6", "null"}) {
+    EXPECT_THAT(refusal(with("[500, 500, 0]", from)),
+                HasSubstr("weighted.from_bytes of 3 ranks on cpu by host: expected 1048576 to 8388608 bytes, which is "
+                          "what is measured, found "));
+  }
+  EXPECT_THAT(refusal("{\"from_bytes\": 1048576}"), HasSubstr(list + "null"));
+  EXPECT_THAT(refusal("{\"weights\": [500, 500, 0]}"), HasSubstr("weighted.from_bytes"));
   EXPECT_THAT(refusal("[1, 1, 1]"), HasSubstr("weighted: expected an object"));
+}
+
+// Rounding moves the sum of the shares: none that is measured is refused for that.
+TEST_F(TuningTest, WhateverIsMeasuredIsTaken) {
+  std::mt19937 random(5);
+  Tuning tuning;
+  for (int64_t ranks = 3; ranks <= 16; ++ranks) {
+    const Way way{Backend::kCpu, false, ranks};
+    for (const int64_t from : kLongSums) {
+      for (int i = 0; i < 20; ++i) {
+        std::vector<double> rates(static_cast<size_t>(ranks));
+        for (double& rate : rates) rate = 5 + static_cast<double>(random() % 100);
+        const Weights weights = WeightsFor(rates);
+        if (weights == Weights::Equal(ranks)) continue;
+        tuning.Put({fmt::format("sums 2, machine {}", i), way, {4096, MostOneShotBytes(way)}, {weights, from}});
+      }
+      const std::string path = dir_.Path("measured.json");
+      ASSERT_TRUE(tuning.Write(path).ok());
+      const Result<Tuning> read = Tuning::Read(path);
+      ASSERT_TRUE(read.ok()) << read.error().message;
+      for (int i = 0; i < 20; ++i) {
+        const CrossoverChoice written = tuning.Choose(fmt::format("sums 2, machine {}", i), way);
+        const CrossoverChoice again = read->Choose(fmt::format("sums 2, machine {}", i), way);
+        EXPECT_EQ(again.weighted.weights, written.weighted.weights);
+        EXPECT_EQ(again.weighted.from_bytes, written.weighted.from_bytes);
+      }
+    }
+  }
 }
 
 TEST_F(TuningTest, UnknownKeysAreRefusedByName) {
