@@ -73,9 +73,9 @@ Result<ConstraintPtr> Constraints::Pattern(const std::string& pattern, const std
 Result<ConstraintPtr> Constraints::Choice(const std::vector<std::string>& texts, const std::string& what) {
   const auto bad = [](const std::string& text) { return text.empty() || !IsUtf8(text); };
   if (texts.empty() || std::any_of(texts.begin(), texts.end(), bad)) {
-    return MakeError(Code::kInvalid, fmt::format("{}: expected at least one text, none of them empty, found otherwise; "
-                                                 "correct the list",
-                                                 what));
+    return MakeError(Code::kInvalid,
+                     fmt::format("{}: expected at least one text, none of them empty, found {}; correct the list", what,
+                                 Quote(DumpJson(Json(texts)).substr(0, 80))));
   }
   const Writer write = [&](grammar::GrammarBuilder* builder) -> Result<grammar::NodeId> {
     return builder->Literals(texts);

@@ -35,7 +35,7 @@ Status ReadStops(const Json& object, std::string_view what, std::vector<std::str
     texts.push_back(text.get<std::string>());
   }
   if (const auto made = sampling::StopMatcher::Make(texts); !made.ok()) {
-    return MakeError(Code::kInvalid, fmt::format("{}: \"stop\": {}", what, made.error().message));
+    return MakeError(Code::kInvalid, fmt::format("{}: {}", what, made.error().message));
   }
   *stop = std::move(texts);
   return {};

@@ -2,6 +2,7 @@
 #include "grammar/schema.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -140,9 +141,11 @@ const Json* Resolve(const Json& root, const std::string& reference) {
   return at;
 }
 
-Error SchemaReader::Wrong(const std::string& where, std::string_view keyword, std::string_view expected) const {
-  return MakeError(Code::kInvalid, fmt::format("{}{}: \"{}\": expected {}, found something else; correct the schema",
-                                               what_, Quote(where), Quote(keyword), expected));
+Error SchemaReader::Wrong(const std::string& where, std::string_view keyword, std::string_view expected,
+                          const Json& found) const {
+  return MakeError(Code::kInvalid,
+                   fmt::format("{}{}: \"{}\": expected {}, found {}; correct the schema", what_, Quote(where),
+                               Quote(keyword), expected, Quote(DumpJson(found).substr(0, 80))));
 }
 
 Error SchemaReader::Unsupported(const std::string& where, std::string_view keyword, std::string_view advice) const {
@@ -182,7 +185,7 @@ Status SchemaReader::CheckAlone(const Json& schema, std::string_view keyword, co
 
 Result<NodeId> SchemaReader::Value(const Json& schema, const std::string& where) {
   if (schema.is_boolean()) return schema.get<bool>() ? json_.AnyValue() : builder_.Nothing();
-  if (!schema.is_object()) return Wrong(where, "schema", "an object, true or false");
+  if (!schema.is_object()) return Wrong(where, "schema", "an object, true or false", schema);
   TRY(CheckKeywords(schema, where));
   if (Find(schema, "$ref") != nullptr) return Reference(schema, where);
   for (const char* keyword : {"anyOf", "oneOf", "allOf"}) {
@@ -191,7 +194,8 @@ Result<NodeId> SchemaReader::Value(const Json& schema, const std::string& where)
   const Json* type = Find(schema, "type");
   const Json given = type == nullptr ? Json::array() : type->is_array() ? *type : Json::array({*type});
   for (const Json& one : given) {
-    if (!one.is_string() || !In(kTypes, one.get<std::string>())) return Wrong(where, "type", "JSON's types");
+    if (!one.is_string() || !In(kTypes, one.get<std::string>()))
+      return Wrong(where, "type", fmt::format("{}", fmt::join(kTypes, ", ")), one);
   }
   if (Find(schema, "enum") != nullptr || Find(schema, "const") != nullptr) return Enumerated(schema, where);
   std::vector<NodeId> choices;
@@ -206,7 +210,7 @@ Result<NodeId> SchemaReader::Reference(const Json& schema, const std::string& wh
   TRY(CheckAlone(schema, "$ref", where));
   const Json& given = schema["$ref"];
   if (!given.is_string() || Resolve(root_, given.get<std::string>()) == nullptr) {
-    return Wrong(where, "$ref", "a reference to a part of this schema, such as #/$defs/name");
+    return Wrong(where, "$ref", "a reference to a part of this schema, such as #/$defs/name", given);
   }
   const auto reference = given.get<std::string>();
   const auto [found, fresh] = rules_.try_emplace(reference, 0);
@@ -221,7 +225,7 @@ Result<NodeId> SchemaReader::Enumerated(const Json& schema, const std::string& w
   const Json* list = Find(schema, "enum");
   const Json* single = Find(schema, "const");
   if (list != nullptr && single != nullptr) return Unsupported(where, "const", "leave out \"enum\" beside it");
-  if (list != nullptr && !list->is_array()) return Wrong(where, "enum", "a list of values");
+  if (list != nullptr && !list->is_array()) return Wrong(where, "enum", "a list of values", *list);
   for (const auto& [keyword, value] : schema.items()) {
     if (TypeOfKeyword(keyword) != nullptr) {
       return Unsupported(where, keyword, "leave it out beside \"enum\" or \"const\", and list only what is meant");
@@ -239,7 +243,7 @@ Result<NodeId> SchemaReader::Enumerated(const Json& schema, const std::string& w
 Result<NodeId> SchemaReader::Combined(const Json& schema, std::string_view keyword, const std::string& where) {
   TRY(CheckAlone(schema, keyword, where));
   const Json& list = schema[std::string(keyword)];
-  if (!list.is_array() || list.empty()) return Wrong(where, keyword, "a list of schemas");
+  if (!list.is_array() || list.empty()) return Wrong(where, keyword, "a list of schemas", list);
   if (keyword == "allOf" && list.size() > 1) return Unsupported(where, keyword, "write its schemas as one");
   std::vector<NodeId> choices;
   for (size_t i = 0; i < list.size(); ++i) {
@@ -269,7 +273,7 @@ Result<std::vector<SchemaReader::Member>> SchemaReader::Members(const Json& sche
   std::vector<Member> members;
   std::map<std::string, size_t> places;
   if (const Json* properties = Find(schema, "properties")) {
-    if (!properties->is_object()) return Wrong(where, "properties", "an object of schemas");
+    if (!properties->is_object()) return Wrong(where, "properties", "an object of schemas", *properties);
     for (const auto& [name, value] : properties->items()) {
       TRY_ASSIGN(const NodeId node, Value(value, Inside(Inside(where, "properties"), name)));
       places[name] = members.size();
@@ -278,9 +282,9 @@ Result<std::vector<SchemaReader::Member>> SchemaReader::Members(const Json& sche
   }
   const Json* required = Find(schema, "required");
   if (required == nullptr) return members;
-  if (!required->is_array()) return Wrong(where, "required", "a list of names");
+  if (!required->is_array()) return Wrong(where, "required", "a list of names", *required);
   for (const Json& name : *required) {
-    if (!name.is_string()) return Wrong(where, "required", "a list of names");
+    if (!name.is_string()) return Wrong(where, "required", "a list of names", name);
     const auto [found, fresh] = places.try_emplace(name.get<std::string>(), members.size());
     if (fresh) members.push_back({name.get<std::string>(), other, true});
     members[found->second].required = true;
@@ -326,7 +330,7 @@ Result<NodeId> SchemaReader::Array(const Json& schema, const std::string& where)
   }
   std::vector<NodeId> prefix;
   if (const Json* given = Find(schema, "prefixItems")) {
-    if (!given->is_array()) return Wrong(where, "prefixItems", "a list of schemas");
+    if (!given->is_array()) return Wrong(where, "prefixItems", "a list of schemas", *given);
     for (size_t i = 0; i < given->size(); ++i) {
       TRY_ASSIGN(const NodeId node, Value((*given)[i], fmt::format("{}/prefixItems/{}", where, i)));
       prefix.push_back(node);
@@ -360,7 +364,7 @@ Result<NodeId> SchemaReader::String(const Json& schema, const std::string& where
     return Unsupported(where, keyword, "leave out minLength, maxLength, pattern or format, so that one is left");
   }
   const Json& given = pattern != nullptr ? *pattern : *format;
-  if (!given.is_string()) return Wrong(where, keyword, "a text");
+  if (!given.is_string()) return Wrong(where, keyword, "a text", given);
   auto text = given.get<std::string>();
   if (format != nullptr) {
     const auto known =
@@ -379,7 +383,7 @@ Result<NodeId> SchemaReader::String(const Json& schema, const std::string& where
 Result<NodeId> SchemaReader::Integer(const Json& schema, const std::string& where) {
   for (const char* keyword : {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"}) {
     const Json* given = Find(schema, keyword);
-    if (given != nullptr && !given->is_number()) return Wrong(where, keyword, "a number");
+    if (given != nullptr && !given->is_number()) return Wrong(where, keyword, "a number", *given);
   }
   return json_.Integer(IntegerBound(schema, "minimum", "exclusiveMinimum", true),
                        IntegerBound(schema, "maximum", "exclusiveMaximum", false));
@@ -398,9 +402,9 @@ Result<int32_t> SchemaReader::Count(const Json& schema, const char* keyword, int
   const Json* given = Find(schema, keyword);
   if (given == nullptr) return fallback;
   if (!given->is_number() || *given < 0 || given->get<double>() != std::floor(given->get<double>())) {
-    return Wrong(where, keyword, "an integer of at least 0");
+    return Wrong(where, keyword, "an integer of at least 0", *given);
   }
-  if (*given > kMaxCount) return Wrong(where, keyword, fmt::format("at most {}", kMaxCount));
+  if (*given > kMaxCount) return Wrong(where, keyword, fmt::format("at most {}", kMaxCount), *given);
   return static_cast<int32_t>(given->get<double>());
 }
 

@@ -33,7 +33,7 @@ class SchemaReader {
     bool required = false;
   };
 
-  Error Wrong(const std::string& where, std::string_view keyword, std::string_view expected) const;
+  Error Wrong(const std::string& where, std::string_view keyword, std::string_view expected, const Json& found) const;
   Error Unsupported(const std::string& where, std::string_view keyword, std::string_view advice) const;
   Result<NodeId> Value(const Json& schema, const std::string& where);
   Status CheckKeywords(const Json& schema, const std::string& where) const;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "server/answer_form.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,7 +20,7 @@ ApiStatus ReadResponseFormat(const Json& format, std::vector<Asked>* asked) {
   const Json& type = Member(format, "type");
   if (format.is_null() || type == "text") return {};
   if (type == "json_object") {
-    asked->push_back({"object", {}, "response_format"});
+    asked->push_back({"object", format, "response_format"});
     return {};
   }
   if (type != "json_schema") {
@@ -31,22 +32,21 @@ ApiStatus ReadResponseFormat(const Json& format, std::vector<Asked>* asked) {
   return {};
 }
 
+// Whether the value is of the type that its kind of form has.
+ApiStatus CheckType(const Asked& asked) {
+  const Json& value = asked.value;
+  if (asked.kind == "regex" && !value.is_string()) return WrongField(asked.param, "a text", value);
+  if (asked.kind != "choice") return {};
+  const auto is_text = [](const Json& one) { return one.is_string(); };
+  if (value.is_array() && std::all_of(value.begin(), value.end(), is_text)) return {};
+  return WrongField(asked.param, "a list of texts", value);
+}
+
 Result<engine::ConstraintPtr> Make(const Asked& asked, engine::Constraints* constraints) {
   if (asked.kind == "object") return constraints->JsonObject();
   if (asked.kind == "json") return constraints->Schema(asked.value, asked.param);
-  if (asked.kind == "regex" && asked.value.is_string()) {
-    return constraints->Pattern(asked.value.get<std::string>(), asked.param);
-  }
-  std::vector<std::string> texts;
-  for (const Json& text : asked.value) {
-    if (asked.kind == "choice" && text.is_string()) texts.push_back(text.get<std::string>());
-  }
-  if (asked.kind == "choice" && asked.value.is_array() && texts.size() == asked.value.size()) {
-    return constraints->Choice(texts, asked.param);
-  }
-  return MakeError(Code::kInvalid, asked.param + ": expected " +
-                                       (asked.kind == "regex" ? "a text" : "a list of texts") +
-                                       ", found something else; correct it");
+  if (asked.kind == "regex") return constraints->Pattern(asked.value.get<std::string>(), asked.param);
+  return constraints->Choice(asked.value.get<std::vector<std::string>>(), asked.param);
 }
 
 }  // namespace
@@ -63,16 +63,18 @@ ApiStatus ReadAnswerForm(const Json& body, engine::Constraints* constraints, eng
     for (const auto& [key, value] : structured.items()) {
       if (value.is_null() || value == false) continue;
       const std::string kind = key == "json_object" ? "object" : key;
+      const std::string param = "structured_outputs." + key;
       if (kind != "object" && kind != "json" && kind != "regex" && kind != "choice") {
-        return WrongField("structured_outputs." + key, "json, json_object, regex or choice", value, "leave it out");
+        return WrongField(param, "json, json_object, regex or choice", value, "leave it out");
       }
-      asked.push_back({kind, value, "structured_outputs"});
+      if (kind == "object" && value != true) return WrongField(param, "true or false", value);
+      asked.push_back({kind, value, param});
     }
   }
   if (asked.empty()) return {};
   if (asked.size() > 1) {
     return WrongField(asked[1].param, "one way of asking for a form, not " + asked[0].param + " as well",
-                      Member(body, asked[1].param), "leave one out");
+                      asked[1].value, "leave one out");
   }
   // vLLM takes a schema as text too.
   if (asked[0].kind == "json" && asked[0].value.is_string()) {
@@ -80,6 +82,7 @@ ApiStatus ReadAnswerForm(const Json& body, engine::Constraints* constraints, eng
     if (!parsed.ok()) return FromError(parsed.error(), asked[0].param);
     asked[0].value = std::move(parsed).value();
   }
+  TRY(CheckType(asked[0]));
   Result<engine::ConstraintPtr> made = Make(asked[0], constraints);
   if (!made.ok()) return FromError(made.error(), asked[0].param);
   *constraint = std::move(made).value();

@@ -17,9 +17,17 @@ namespace trivet::server {
 namespace {
 
 // Keys that the engine's own reader understands, each read alone so that an error names it.
-constexpr const char* kEngineKeys[] = {"temperature",        "top_k", "top_p",      "min_p",
-                                       "repetition_penalty", "seed",  "max_tokens", "presence_penalty",
-                                       "frequency_penalty",  "stop",  "ignore_eos", "priority"};
+constexpr const char* kEngineKeys[] = {"temperature",
+                                       "top_k",
+                                       "top_p",
+                                       "min_p",
+                                       "seed",
+                                       "presence_penalty",
+                                       "repetition_penalty",
+                                       "stop",
+                                       "ignore_eos",
+                                       "frequency_penalty",
+                                       "priority"};
 
 // Fields that would change the answer and that this server does not have, with the value that changes nothing.
 // Whatever is unknown and not here is ignored, since clients send much.
@@ -27,29 +35,41 @@ struct Refused {
   const char* key;
   Json neutral;
 };
-std::vector<Refused> RefusedFields() {
-  return {{"continue_final_message", false},
-          {"use_beam_search", false},
-          {"bad_words", Json::array()},
-          {"suffix", ""},
-          {"modalities", Json::array({"text"})},
-          {"prompt_logprobs", Json()},
-          {"truncate_prompt_tokens", Json()},
-          {"functions", Json::array()},
-          {"function_call", Json()},
-          {"audio", Json()},
-          {"guided_grammar", Json()}};
+std::vector<Refused> RefusedFields(bool chat) {
+  std::vector<Refused> fields = chat ? std::vector<Refused>{{"prompt", Json()}, {"echo", false}, {"best_of", 1}}
+                                     : std::vector<Refused>{{"messages", Json()},
+                                                            {"tools", Json::array()},
+                                                            {"top_logprobs", Json()},
+                                                            {"max_completion_tokens", Json()}};
+  const std::vector<Refused> both = {{"continue_final_message", false},
+                                     {"use_beam_search", false},
+                                     {"bad_words", Json::array()},
+                                     {"suffix", ""},
+                                     {"modalities", Json::array({"text"})},
+                                     {"prompt_logprobs", Json()},
+                                     {"truncate_prompt_tokens", Json()},
+                                     {"functions", Json::array()},
+                                     {"function_call", Json()},
+                                     {"audio", Json()},
+                                     {"web_search_options", Json()},
+                                     {"guided_grammar", Json()}};
+  fields.insert(fields.end(), both.begin(), both.end());
+  return fields;
 }
+
+constexpr int64_t kCompletionTokens = 16;  // where a completion does not say, as OpenAI has it
 
 bool Given(const Json& body, std::string_view key) {
   const Json* found = Find(body, key);
   return found != nullptr && !found->is_null();
 }
 
-ApiStatus CheckSupported(const Json& body) {
-  for (const auto& [key, neutral] : RefusedFields()) {
+ApiStatus CheckSupported(const Json& body, bool chat) {
+  for (const auto& [key, neutral] : RefusedFields(chat)) {
     if (!Given(body, key) || body[key] == neutral) continue;
-    return WrongField(key, "none, which this server does not support", body[key], "leave it out");
+    return WrongField(key,
+                      fmt::format("none, since {} of this server have no such field", chat ? "chats" : "completions"),
+                      body[key], "leave it out");
   }
   return {};
 }
@@ -133,9 +153,10 @@ Json WithIntegers(Json body) {
 }
 
 // Everything that chats and completions share but the prompt and log-probabilities.
-ApiStatus ReadShared(const ServedModel& served, const Json& body, ApiRequest* request) {
+//   least  tokens that have to be generated
+ApiStatus ReadShared(const ServedModel& served, const Json& body, int64_t least, ApiRequest* request) {
   TRY(CheckModel(served, body, true));
-  TRY(CheckSupported(body));
+  TRY(CheckSupported(body, request->chat));
   request->base = served.defaults;
   request->base.sampling.seed = std::random_device()();
   for (const char* key : kEngineKeys) {
@@ -143,6 +164,10 @@ ApiStatus ReadShared(const ServedModel& served, const Json& body, ApiRequest* re
     const Status read = engine::ReadRequest({{key, body[key]}}, "request", &request->base);
     if (!read.ok()) return FromError(read.error(), key);
   }
+  int64_t most = -1;
+  TRY(ReadInt(body, "max_tokens", {least, INT32_MAX}, &most));
+  if (most >= 0) request->base.max_tokens = most;
+  if (!request->chat && most < 0) request->base.max_tokens = kCompletionTokens;
   TRY(ReadInt(body, "n", {1, 128}, &request->choices));
   TRY(ReadStreaming(body, request));
   TRY(ReadBool(body, "timings", &request->timings));
@@ -152,21 +177,25 @@ ApiStatus ReadShared(const ServedModel& served, const Json& body, ApiRequest* re
 }
 
 // What every prompt needs must fit the context.
-ApiStatus CheckLengths(const ServedModel& served, const ApiRequest& request, const char* param) {
+//   param  the field of the prompt;  most_param  that of the tokens to generate, or "" where it was not given
+ApiStatus CheckLengths(const ServedModel& served, const ApiRequest& request, const std::string& param,
+                       const std::string& most_param) {
   const auto answers = static_cast<int64_t>(request.prompts.size()) * request.choices;
   if (answers > kMaxAnswers) {
     return WrongField("n", fmt::format("at most {} answers to one request", kMaxAnswers), answers, "send several");
   }
-  for (const std::vector<TokenId>& prompt : request.prompts) {
-    if (prompt.empty()) return WrongField(param, "at least one token", Json(), "give some text");
-    const auto tokens = static_cast<int64_t>(prompt.size());
+  for (size_t i = 0; i < request.prompts.size(); ++i) {
+    const auto tokens = static_cast<int64_t>(request.prompts[i].size());
+    const std::string prompt = request.prompts.size() > 1 ? fmt::format("{}[{}]", param, i) : param;
+    if (tokens == 0) return WrongField(prompt, "at least one token", Json(), "give some text");
     const int64_t most = request.base.max_tokens.value_or(1);
     if (tokens + most <= served.max_context) continue;
+    const std::string& wrong = tokens < served.max_context && !most_param.empty() ? most_param : prompt;
     return ApiError{400,
                     fmt::format("{}: expected at most {} tokens, which is this model's maximum context length, found "
                                 "{} of the prompt and {} to generate; shorten the prompt or lower max_tokens",
-                                param, served.max_context, tokens, most),
-                    param, "context_length_exceeded"};
+                                wrong, served.max_context, tokens, most),
+                    wrong, "context_length_exceeded"};
   }
   return {};
 }
@@ -180,7 +209,11 @@ ApiStatus ReadConversation(const ServedModel& served, const Json& body, const Js
     kwargs = body["chat_template_kwargs"];
     if (!kwargs.is_object()) return WrongField("chat_template_kwargs", "an object", kwargs);
   }
-  if (Given(body, "reasoning_effort")) kwargs["reasoning_effort"] = body["reasoning_effort"];
+  if (Given(body, "reasoning_effort")) {
+    if (!body["reasoning_effort"].is_string())
+      return WrongField("reasoning_effort", "a text", body["reasoning_effort"]);
+    kwargs["reasoning_effort"] = body["reasoning_effort"];
+  }
   bool add_generation_prompt = true;
   TRY(ReadBool(body, "add_generation_prompt", &add_generation_prompt));
   *conversation = {{"messages", messages}, {"kwargs", kwargs}, {"add_generation_prompt", add_generation_prompt}};
@@ -256,7 +289,11 @@ std::vector<engine::GenerationRequest> ApiRequest::Requests() const {
 }
 
 ApiStatus CheckModel(const ServedModel& served, const Json& body, bool required) {
-  if (!body.is_object()) return WrongField("body", "a JSON object", body);
+  if (!body.is_object()) {
+    ApiError error = WrongField("body", "a JSON object", body);
+    error.param.clear();  // it is no field
+    return error;
+  }
   if (!Given(body, "model") && !required) return {};
   const Json model = Given(body, "model") ? body["model"] : Json();
   if (!model.is_string()) return WrongField("model", "a text", model, fmt::format("this server has {}", served.name));
@@ -286,9 +323,8 @@ ApiStatus ReadChat(const ServedModel& served, const Json& given, ApiRequest* req
     TRY(ReadInt(body, "max_completion_tokens", {1, INT32_MAX}, &most));
     body["max_tokens"] = most;
   }
-  TRY(ReadShared(served, body, request));
-  int64_t most = 0, top = 0;
-  TRY(ReadInt(body, "max_tokens", {1, INT32_MAX}, &most));
+  TRY(ReadShared(served, body, 1, request));
+  int64_t top = 0;
   engine::GenerationRequest& base = request->base;
   TRY(ReadBool(body, "logprobs", &base.logprobs));
   TRY(ReadInt(body, "top_logprobs", {0, 20}, &top));
@@ -302,25 +338,27 @@ ApiStatus ReadChat(const ServedModel& served, const Json& given, ApiRequest* req
   Result<std::vector<TokenId>> prompt = served.prompts->EncodeChat(conversation);
   if (!prompt.ok()) return FromError(prompt.error(), "messages");
   request->prompts.push_back(std::move(prompt).value());
-  return CheckLengths(served, *request, "messages");
+  const char* most_param = Given(given, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+  return CheckLengths(served, *request, "messages", Given(body, "max_tokens") ? most_param : "");
 }
 
 ApiStatus ReadCompletion(const ServedModel& served, const Json& given, ApiRequest* request) {
   const Json body = given.is_object() ? WithIntegers(given) : given;
   request->chat = false;
-  TRY(ReadShared(served, body, request));
   TRY(ReadBool(body, "echo", &request->echo));
-  int64_t most = 16, best_of = request->choices, top = -1;
-  TRY(ReadInt(body, "max_tokens", {request->echo ? 0 : 1, INT32_MAX}, &most));
-  TRY(ReadInt(body, "best_of", {request->choices, request->choices}, &best_of));
+  TRY(ReadShared(served, body, request->echo ? 0 : 1, request));
+  if (Given(body, "best_of") && body["best_of"] != request->choices) {
+    return WrongField("best_of", fmt::format("n, {}, since every answer is returned", request->choices),
+                      body["best_of"], "leave it out");
+  }
+  int64_t top = -1;
   TRY(ReadInt(body, "logprobs", {0, engine::kMaxLogprobs}, &top));
   engine::GenerationRequest& base = request->base;
-  base.max_tokens = most;
   base.logprobs = top >= 0;
   base.prompt_logprobs = base.logprobs && request->echo;
   base.sampling.logprobs = static_cast<int>(std::max<int64_t>(top, 0));
   TRY(ReadPrompts(served, body, &request->prompts));
-  return CheckLengths(served, *request, "prompt");
+  return CheckLengths(served, *request, "prompt", Given(body, "max_tokens") ? "max_tokens" : "");
 }
 
 }  // namespace trivet::server

@@ -90,8 +90,12 @@ ApiStatus ReadTools(const Json& body, ToolRequest* request) {
   const Json& choice = Member(body, "tool_choice");
   const Json& named = Member(Member(choice, "function"), "name");
   const bool required = choice == "required";
-  if (!choice.is_null() && choice != "auto" && choice != "none" && !required && !named.is_string()) {
-    return WrongField("tool_choice", "\"auto\", \"none\", \"required\" or a function's name", choice);
+  const Json& kind = Member(choice, "type");
+  const bool function = named.is_string() && (kind.is_null() || kind == "function");
+  if (!choice.is_null() && choice != "auto" && choice != "none" && !required && !function) {
+    return WrongField("tool_choice",
+                      "\"auto\", \"none\", \"required\" or {\"type\": \"function\", \"function\": {\"name\": ...}}",
+                      choice);
   }
   const Json& given = Member(body, "tools");
   if (!given.is_null() && !given.is_array()) return WrongField("tools", "a list of functions", given);

@@ -64,13 +64,24 @@ TEST_F(Form, WrongOnesAreNamed) {
       {R"({"guided_choice": []})", "guided_choice"},
       {R"({"guided_regex": "a", "response_format": {"type": "json_object"}})", "guided_regex"},
       {R"({"structured_outputs": "a"})", "structured_outputs"},
-      {R"({"structured_outputs": {"grammar": "a"}})", "structured_outputs.grammar"}};
+      {R"({"structured_outputs": {"grammar": "a"}})", "structured_outputs.grammar"},
+      {R"({"structured_outputs": {"regex": 5}})", "structured_outputs.regex"},
+      {R"({"structured_outputs": {"json_object": 5}})", "structured_outputs.json_object"},
+      {R"({"structured_outputs": {"choice": ["b"], "regex": "a"}})", "structured_outputs.regex"}};
   for (const auto& [body, param] : rows) {
     const ApiError error = Refusal(body);
     EXPECT_EQ(error.status, 400) << body;
     EXPECT_EQ(error.param, param) << error.message;
   }
   EXPECT_THAT(Refusal(rows[3].first).message, HasSubstr("\"not\""));
+  // And what was found is shown.
+  EXPECT_THAT(Refusal(R"({"guided_json": 3})").message, HasSubstr("an object, true or false, found 3;"));
+  EXPECT_THAT(Refusal(R"({"guided_json": {"type": "int"}})").message,
+              HasSubstr("expected object, array, string, integer, number, boolean, null, found \"int\";"));
+  EXPECT_THAT(Refusal(R"({"guided_regex": ["a"]})").message, HasSubstr("expected a text, found [\"a\"];"));
+  EXPECT_THAT(Refusal(R"({"guided_choice": ["a", ""]})").message, HasSubstr("none of them empty, found [\"a\",\"\"];"));
+  EXPECT_THAT(Refusal(R"({"structured_outputs": {"choice": ["b"], "regex": "a"}})").message,
+              HasSubstr("not structured_outputs.choice as well, found \"a\";"));
 }
 
 }  // namespace

@@ -124,10 +124,46 @@ TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(ChatRefusal("guided_grammar", "a").param, "guided_grammar");
   EXPECT_EQ(ChatRefusal("bad_words", {"a"}).param, "bad_words");
   EXPECT_EQ(CompletionRefusal("suffix", "x").param, "suffix");
-  EXPECT_EQ(CompletionRefusal("best_of", 2).param, "best_of");
   // The demo's template shows no tools, and a model that does not see them could only ignore them.
   const Json function = {{"type", "function"}, {"function", {{"name", "f"}}}};
   EXPECT_EQ(ChatRefusal("tools", Json::array({function})).param, "tools");
+  // What the other route has, and would change the answer.
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, Json>>{{"echo", true}, {"best_of", 2}, {"prompt", "hi"}}) {
+    EXPECT_THAT(ChatRefusal(key, value).message, HasSubstr(key + ": expected none, since chats of this server"));
+  }
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{{"messages", Json::array({1})},
+                                                                            {"tools", Json::array({function})},
+                                                                            {"max_completion_tokens", 3},
+                                                                            {"top_logprobs", 2}}) {
+    EXPECT_THAT(CompletionRefusal(key, value).message, HasSubstr(key + ": expected none, since completions of this"));
+  }
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, Json>>{{"echo", false}, {"best_of", 1}, {"prompt", Json()}}) {
+    EXPECT_EQ(ChatRefusal(key, value).status, 200) << key;
+  }
+  EXPECT_EQ(CompletionRefusal("tools", Json::array()).status, 200);
+  EXPECT_EQ(CompletionRefusal("best_of", 1).status, 200);
+}
+
+// One sentence: the field, what it may be, and what it was.
+TEST_F(Reading, RefusalsSayWhatIsTrue) {
+  EXPECT_THAT(CompletionRefusal("best_of", 2).message,
+              HasSubstr("best_of: expected n, 1, since every answer is returned, found 2"));
+  for (const Json& value : {Json(-1), Json(0), Json(1.5), Json("9"), Json(int64_t{1} << 40)}) {
+    for (const ApiError& error : {ChatRefusal("max_tokens", value), CompletionRefusal("max_tokens", value)}) {
+      EXPECT_EQ(error.param, "max_tokens");
+      EXPECT_THAT(error.message,
+                  HasSubstr("expected an integer from 1 to 2147483647, found " + DumpJson(value).substr(0, 1)));
+    }
+  }
+  EXPECT_THAT(ChatRefusal("stop", "").message, HasSubstr("request: stop: expected non-empty"));
+  EXPECT_THAT(ChatRefusal("reasoning_effort", 5).message, HasSubstr("reasoning_effort: expected a text, found 5"));
+  EXPECT_THAT(CompletionRefusal("min_tokens", 17).message, HasSubstr("at most max_tokens, 16, found 17"));
+  ApiRequest request;
+  const ApiStatus none = ReadChat(model_.served(), Json::array(), &request);
+  ASSERT_FALSE(none.ok());
+  EXPECT_EQ(none.error().param, "") << "a body is no field";
 }
 
 TEST_F(Reading, TheModelMustBeTheOne) {
@@ -169,6 +205,16 @@ TEST_F(Reading, TooMuchIsRefusedWithTheNumbers) {
   EXPECT_EQ(prompt.code, "context_length_exceeded");
   EXPECT_THAT(prompt.message, HasSubstr("3000 of the prompt"));
   EXPECT_EQ(CompletionRefusal("prompt", Json(std::vector<std::string>(257, "a"))).param, "n");
+  // Which field it is: of several prompts the one, and of a short prompt the tokens asked for.
+  EXPECT_EQ(longer.param, "max_tokens");
+  EXPECT_EQ(ChatRefusal("max_completion_tokens", 2048).param, "max_completion_tokens");
+  EXPECT_EQ(CompletionRefusal("max_tokens", 2048).param, "max_tokens");
+  EXPECT_EQ(prompt.param, "prompt");
+  EXPECT_EQ(CompletionRefusal("prompt", Json(std::vector<TokenId>(2040, 4))).param, "prompt")
+      << "16 were not asked for";
+  EXPECT_EQ(CompletionRefusal("prompt", {"hi", ""}).param, "prompt[1]");
+  EXPECT_EQ(CompletionRefusal("prompt", Json::array({std::vector<TokenId>{4}, std::vector<TokenId>(2048, 4)})).param,
+            "prompt[1]");
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ TEST(Messages, ToolsAndTheirChoice) {
   body["tool_choice"] = {{"type", "function"}, {"function", {{"name", function["function"]["name"]}}}};
   ASSERT_TRUE(ReadTools(body, &asked).ok());
   EXPECT_EQ(asked.forced, Json::array({function}));
-  for (const Json& wrong : {Json("always"), Json(3), Json({{"type", "function"}, {"function", {{"name", "g"}}}})}) {
+  for (const Json& wrong : {Json("always"), Json(3), Json({{"type", "function"}, {"function", {{"name", "g"}}}}),
+                            Json({{"type", "custom"}, {"function", {{"name", "f"}}}})}) {
     body["tool_choice"] = wrong;
     EXPECT_EQ(Refused(body), "tool_choice");
   }
