@@ -16,11 +16,45 @@
 namespace trivet::cli {
 namespace {
 
+// What the command line asks for, ready to be run.
+struct Asked {
+  std::vector<TokenId> prompt;                   // a single one
+  std::vector<engine::GenerationRequest> batch;  // of --prompts
+};
+
+// A prompt's text: the flag's, or standard input.
+Result<std::string> PromptText(const GenerateFlags& flags) {
+  if (flags.prompt_given) return flags.prompt;
+  if (::isatty(STDIN_FILENO) == 1) {
+    return MakeError(Code::kUsage,
+                     "generate: expected --prompt, --chat, --prompts or text on standard input, found none; "
+                     "give one");
+  }
+  return ReadStandardInput();
+}
+
+// Nothing for a chat, whose messages come later.
+Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& prompts,
+                        const engine::GenerationRequest& base) {
+  Asked asked;
+  if (flags.chat) return asked;
+  if (!flags.prompts.empty()) {
+    TRY_ASSIGN(asked.batch, ReadPromptFile(flags, prompts, base));
+    return asked;
+  }
+  TRY_ASSIGN(const std::string text, PromptText(flags));
+  if (!flags.raw && !prompts.has_template() && !flags.engine.quiet) {
+    std::fputs("notice: no chat template: the prompt is continued as plain text\n", stderr);
+  }
+  TRY_ASSIGN(asked.prompt, EncodePrompt(flags, prompts, text));
+  return asked;
+}
+
 // Everything a run of `generate` needs, loaded.
 struct Session {
   const GenerateFlags& flags;
   Loaded loaded;
-  engine::Prompts prompts;
+  const engine::Prompts& prompts;
   engine::GenerationRequest base;  // sampling and limits of every request
 };
 
@@ -92,9 +126,7 @@ Result<engine::Generation> Stream(Session* session, std::vector<TokenId> prompt,
 }
 
 // All lines of a file as one continuous batch; one JSON object or one text each, in the order they end.
-Status Batch(Session* session, engine::Generator* generator) {
-  TRY_ASSIGN(std::vector<engine::GenerationRequest> requests,
-             ReadPromptFile(session->flags, session->prompts, session->base));
+Status Batch(Session* session, std::vector<engine::GenerationRequest> requests, engine::Generator* generator) {
   for (size_t i = 0; i < requests.size(); ++i) {
     const Result<int64_t> submitted = generator->Submit(std::move(requests[i]));
     if (!submitted.ok()) {
@@ -145,22 +177,8 @@ Status Chat(Session* session, engine::Generator* generator) {
   return {};
 }
 
-// One prompt: the flag's, or standard input.
-Status Single(Session* session, engine::Generator* generator) {
-  std::string text = session->flags.prompt;
-  if (!session->flags.prompt_given) {
-    if (::isatty(STDIN_FILENO) == 1) {
-      return MakeError(Code::kUsage,
-                       "generate: expected --prompt, --chat, --prompts or text on standard input, found none; "
-                       "give one");
-    }
-    TRY_ASSIGN(text, ReadStandardInput());
-  }
-  const bool as_text = !session->flags.raw && !session->prompts.has_template();
-  if (as_text && !session->flags.engine.quiet) {
-    std::fputs("notice: no chat template: the prompt is continued as plain text\n", stderr);
-  }
-  TRY_ASSIGN(std::vector<TokenId> prompt, EncodePrompt(session->flags, session->prompts, text));
+// One prompt.
+Status Single(Session* session, std::vector<TokenId> prompt, engine::Generator* generator) {
   TRY_ASSIGN(const engine::Generation answer, Stream(session, std::move(prompt), generator));
   PrintTimes(*session, *generator);
   if (session->flags.compare_ranks == 0) return {};
@@ -180,24 +198,27 @@ Status Execute(const GenerateFlags& flags) {
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
   TRY(flags.proof.Fill("generate", &options));
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
-  TRY_ASSIGN(Loaded loaded, Load(flags.engine, options));
-  TRY_ASSIGN(engine::Prompts prompts, engine::Prompts::Open(dir, loaded.model->checkpoint));
-  Session session{flags, std::move(loaded), std::move(prompts), {}};
-  TRY_ASSIGN(session.base, BaseRequest(flags, session.loaded.model->files.generation_config));
-  engine::Constraints constraints(&session.prompts.tokenizer(), session.loaded.model->files.stop_tokens);
+  TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
+  // Whatever else can be wrong is found before the weights, which take the longest.
+  TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model->checkpoint));
+  TRY_ASSIGN(engine::GenerationRequest base, BaseRequest(flags, model->files.generation_config));
+  engine::Constraints constraints(&prompts.tokenizer(), model->files.stop_tokens);
   if (!flags.json_schema.empty()) {
     TRY_ASSIGN(const Json schema, ReadJsonFile(flags.json_schema));
-    TRY_ASSIGN(session.base.constraint, constraints.Schema(schema, flags.json_schema));
+    TRY_ASSIGN(base.constraint, constraints.Schema(schema, flags.json_schema));
   }
+  TRY_ASSIGN(Asked asked, ReadAsked(flags, prompts, base));
+  TRY_ASSIGN(Loaded loaded, Load(flags.engine, options, std::move(model)));
+  Session session{flags, std::move(loaded), prompts, std::move(base)};
   if (flags.show_plan) ShowPlan(session);
-  engine::Generator generator(session.loaded.engine.get(), &session.prompts.tokenizer(),
+  engine::Generator generator(session.loaded.engine.get(), &prompts.tokenizer(),
                               session.loaded.model->files.stop_tokens);
   if (flags.chat) {
     TRY(Chat(&session, &generator));
   } else if (flags.prompts.empty()) {
-    TRY(Single(&session, &generator));
+    TRY(Single(&session, std::move(asked.prompt), &generator));
   } else {
-    TRY(Batch(&session, &generator));
+    TRY(Batch(&session, std::move(asked.batch), &generator));
     PrintTimes(session, generator);
   }
   SayForced(flags.engine, *session.loaded.engine);

@@ -131,8 +131,21 @@ void SizeFlags::Add(CLI::App* app) {
       "--snapshot-slots", snapshot_slots,
       "states of recurrent and sliding-window layers kept for the prefix cache; -1: two for each sequence that "
       "runs, as far as memory goes");
-  app->add_option("--prefix-cache", prefix_cache,
-                  "on: prompts that begin as earlier ones do are computed from where they part; off");
+  asked_prefix_cache_ = app->add_option(
+      "--prefix-cache", prefix_cache,
+      "on: prompts that begin as earlier ones do are computed from where they part; off, as in every run that is "
+      "recorded or takes its experts from a file");
+}
+
+Status SizeFlags::CheckPrefixCache(const engine::EngineOptions& options) const {
+  const bool records = options.proof.on();
+  if (!options.prefix_cache || asked_prefix_cache_->count() == 0 || (!records && options.routes.empty())) return {};
+  return MakeError(
+      Code::kUsage,
+      fmt::format("--prefix-cache: expected off beside {}, found on; leave it out",
+                  records ? "--proof, since a position that is found in the cache is computed and recorded "
+                            "by nobody"
+                          : "--routes, since what was forced on one request would reach another"));
 }
 
 Status SizeFlags::Fill(engine::EngineOptions* options) const {
@@ -268,6 +281,7 @@ Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& optio
 
 Result<Loaded> Load(const EngineFlags& flags, const engine::EngineOptions& options,
                     std::unique_ptr<engine::OpenedModel> model, const std::function<void()>& meanwhile) {
+  TRY(flags.sizes.CheckPrefixCache(options));
   Loaded loaded{std::move(model), nullptr};
   TRY(flags.layout.CheckPlacement(loaded.model->geometry, options.layout));
   ProgressBar bar(fmt::format("loading {}", loaded.model->name), !flags.quiet);

@@ -62,6 +62,12 @@ struct SizeFlags {
   void Add(CLI::App* app);
   /// Fills in the sizes.  Errors: kUsage.
   Status Fill(engine::EngineOptions* options) const;
+  /// Refuses a prefix cache that the command line asks for and a run with these options cannot have; where it is only
+  /// the command's default, such a run goes without.  Errors: kUsage.
+  Status CheckPrefixCache(const engine::EngineOptions& options) const;
+
+ private:
+  CLI::Option* asked_prefix_cache_ = nullptr;
 };
 
 /// Flags about running: what commands that load take besides.

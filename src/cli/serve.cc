@@ -32,13 +32,13 @@ struct ServeFlags {
   double drain_seconds = 30, request_seconds = 0;
 };
 
-Result<server::ServedModel> Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts,
-                                   engine::Constraints* constraints) {
+server::ServedModel Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts,
+                           const sampling::SamplingParams& sampling, engine::Constraints* constraints) {
   server::ServedModel served;
   served.constraints = constraints;
   served.name = flags.name.empty() ? loaded.model->name : flags.name;
   served.prompts = &prompts;
-  TRY_ASSIGN(served.defaults.sampling, engine::DefaultSampling(loaded.model->files.generation_config));
+  served.defaults.sampling = sampling;
   served.end_tokens = loaded.model->files.stop_tokens;
   served.max_context = loaded.engine->limits().max_context;
   served.vocab = loaded.model->geometry.vocab;
@@ -67,10 +67,11 @@ Status Execute(const ServeFlags& flags) {
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model->checkpoint));
+  TRY_ASSIGN(const sampling::SamplingParams sampling, engine::DefaultSampling(model->files.generation_config));
   HoldSignals();
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, std::move(model), ObeySignals));
   engine::Constraints constraints(&prompts.tokenizer(), loaded.model->files.stop_tokens);
-  TRY_ASSIGN(server::ServedModel served, Served(flags, loaded, prompts, &constraints));
+  server::ServedModel served = Served(flags, loaded, prompts, sampling, &constraints);
   engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens);
   server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
   TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));
