@@ -20,6 +20,7 @@ ApiStatus ReadContent(const Json& content, const std::string& param, std::string
   if (!content.is_array()) return WrongField(param, "a text or a list of parts", content);
   for (size_t i = 0; i < content.size(); ++i) {
     const std::string where = fmt::format("{}[{}]", param, i);
+    if (!content[i].is_object()) return WrongField(where, "an object with type and text", content[i]);
     if (Member(content[i], "type") != "text") {
       return WrongField(where + ".type", "\"text\", the only kind this server reads", Member(content[i], "type"),
                         "leave the part out");
@@ -37,6 +38,7 @@ ApiStatus CheckToolCalls(const Json& calls, const std::string& param) {
   if (calls.is_null()) return {};
   if (!calls.is_array()) return WrongField(param, "a list of function calls", calls);
   for (size_t i = 0; i < calls.size(); ++i) {
+    if (!calls[i].is_object()) return WrongField(fmt::format("{}[{}]", param, i), "an object with function", calls[i]);
     const Json& function = Member(calls[i], "function");
     const std::string where = fmt::format("{}[{}].function", param, i);
     if (!Member(function, "name").is_string()) return WrongField(where + ".name", "a text", Member(function, "name"));
@@ -102,6 +104,7 @@ ApiStatus ReadTools(const Json& body, ToolRequest* request) {
   Json forced = Json::array();
   for (size_t i = 0; i < given.size(); ++i) {
     const std::string where = fmt::format("tools[{}]", i);
+    if (!given[i].is_object()) return WrongField(where, "an object with type and function", given[i]);
     if (Member(given[i], "type") != "function")
       return WrongField(where + ".type", "\"function\"", Member(given[i], "type"));
     const Json& name = Member(Member(given[i], "function"), "name");

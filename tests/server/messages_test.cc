@@ -53,6 +53,9 @@ TEST(Messages, WhatIsWrongIsNamed) {
   EXPECT_EQ(Refused(With({{"role", "assistant"}, {"tool_calls", Json::array({call})}})),
             "messages[0].tool_calls[0].function.arguments");
   EXPECT_EQ(Refused(With({{"role", "assistant"}})), "");
+  // An entry that is no object is named itself, not a field that it cannot have.
+  EXPECT_EQ(Refused(With({{"role", "user"}, {"content", Json::array({"hi"})}})), "messages[0].content[0]");
+  EXPECT_EQ(Refused(With({{"role", "assistant"}, {"tool_calls", Json::array({5})}})), "messages[0].tool_calls[0]");
 }
 
 TEST(Messages, ToolsAndTheirChoice) {
@@ -85,6 +88,8 @@ TEST(Messages, ToolsAndTheirChoice) {
   body["tool_choice"] = "auto";
   body["tools"][0]["function"].erase("name");
   EXPECT_EQ(Refused(body), "tools[0].function.name");
+  body["tools"] = Json::array({5});
+  EXPECT_EQ(Refused(body), "tools[0]");
   body["tools"] = Json::array({{{"type", "browser"}}});
   EXPECT_EQ(Refused(body), "tools[0].type");
 }
