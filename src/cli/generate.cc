@@ -37,6 +37,10 @@ Result<std::string> PromptText(const GenerateFlags& flags) {
 Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& prompts,
                         const engine::GenerationRequest& base) {
   Asked asked;
+  if (flags.chat && !prompts.has_template()) {
+    return MakeError(Code::kUnsupported,
+                     "--chat: expected a model with a chat template, found none; give --prompt to continue a text");
+  }
   if (flags.chat) return asked;
   if (!flags.prompts.empty()) {
     TRY_ASSIGN(asked.batch, ReadPromptFile(flags, prompts, base));

@@ -56,6 +56,7 @@ TEST_F(EarlyErrors, OfWhatIsAsked) {
           {"schema.json", "\"type\"", "found 5"});
   Refused("generate demo --prompts " + Write("prompts.jsonl", "{\"prompt\": 5}") + kLater, 4,
           {"prompts.jsonl, line 1", "expected an object with \"prompt\""});
+  Refused("generate " + DemoWith("tokenizer_config.json", "{}") + " --chat" + kLater, 5, {"--chat", "chat template"});
   Refused("generate demo --raw --prompt ''" + kLater, 4, {"prompt: expected at least one token"});
   Refused("generate demo --raw" + kLater, 4, {"prompt: expected at least one token"});  // an empty standard input
 }
