@@ -30,6 +30,7 @@ struct ServeFlags {
   server::HttpOptions http;
   std::string name;
   double drain_seconds = 30, request_seconds = 0;
+  int64_t piece_interval_ms = engine::Service::kPieceIntervalUs / 1000;
 };
 
 server::ServedModel Served(const ServeFlags& flags, const Loaded& loaded, const engine::Prompts& prompts,
@@ -63,6 +64,11 @@ Status Execute(const ServeFlags& flags) {
                                                "that range",
                                                flags.request_seconds));
   }
+  if (flags.piece_interval_ms < 0 || flags.piece_interval_ms > 1000) {
+    return MakeError(Code::kUsage, fmt::format("--piece-interval: expected 0 to 1000, found {}; choose a value in that "
+                                               "range",
+                                               flags.piece_interval_ms));
+  }
   TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
@@ -72,7 +78,8 @@ Status Execute(const ServeFlags& flags) {
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options, std::move(model), ObeySignals));
   engine::Constraints constraints(&prompts.tokenizer(), loaded.model->files.stop_tokens);
   server::ServedModel served = Served(flags, loaded, prompts, sampling, &constraints);
-  engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens);
+  engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens,
+                          flags.piece_interval_ms * 1000);
   server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
   TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));
   int64_t wait_us = static_cast<int64_t>(flags.drain_seconds * 1e6);
@@ -102,6 +109,9 @@ Run AddServe(CLI::App* app) {
   app->add_option("--api-key", flags->http.api_key,
                   "key that every request but /health must carry as \"Authorization: Bearer KEY\"; none when empty");
   app->add_option("--served-model-name", flags->name, "name of the model in requests and answers; MODEL when empty");
+  app->add_option("--piece-interval", flags->piece_interval_ms,
+                  "milliseconds between the pieces of one stream while a step serves more than four; 0 sends every "
+                  "token by itself");
   app->add_option("--request-seconds", flags->request_seconds,
                   "time for a request from its submission to its end; 0 is none");
   app->add_option("--drain-seconds", flags->drain_seconds,

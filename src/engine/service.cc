@@ -30,6 +30,7 @@ struct Answers::Channel {
   std::optional<Error> error;         // told after what has come before it
   bool queued = false;                // the requests have been accepted
   std::vector<int64_t> indices = {};  // of the generator; the running thread's
+  int64_t woken_us = 0;               // the waker's
 
   void Fail(const Error& why) {
     const std::lock_guard lock(mutex);
@@ -63,8 +64,9 @@ Result<std::vector<Piece>> Answers::Read(int64_t wait_us) {
   return pieces;
 }
 
-Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens)
-    : engine_(engine), generator_(engine, tokenizer, std::move(end_tokens)) {
+Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens,
+                 int64_t piece_interval_us)
+    : engine_(engine), piece_interval_us_(piece_interval_us), generator_(engine, tokenizer, std::move(end_tokens)) {
   totals_.pages = engine->limits().pages * engine->layout().replicas;
   totals_.memory = engine->memory();
   Publish();
@@ -73,20 +75,40 @@ Service::Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<i
 
 Service::~Service() = default;
 
-// Wakes readers of a step beside the next one. What they are told stands in their channels before.
+// Wakes readers beside the steps. What they are told stands in their channels before.
 void Service::Wake(const std::stop_token& stop) {
+  std::vector<News> waiting;  // for the end of their intervals
+  int64_t next_us = 0;
   std::unique_lock lock(wake_mutex_);
-  while (wake_.wait(lock, stop, [this] { return !to_wake_.empty(); })) {
-    const auto readers = std::exchange(to_wake_, {});
+  const auto some = [this] { return !to_wake_.empty(); };
+  while (!stop.stop_requested()) {
+    if (waiting.empty()) {
+      wake_.wait(lock, stop, some);
+    } else {
+      wake_.wait_for(lock, stop, std::chrono::microseconds(std::max<int64_t>(0, next_us - NowUs())), some);
+    }
+    for (News& news : std::exchange(to_wake_, {})) waiting.push_back(std::move(news));
     lock.unlock();
-    for (const auto& channel : readers) channel->news.notify_all();
+    const int64_t now = NowUs();
+    next_us = INT64_MAX;
+    std::erase_if(waiting, [&](const News& news) {
+      Answers::Channel& channel = *news.channel;
+      const int64_t due = channel.woken_us + piece_interval_us_;
+      if (now < due && !news.urgent && channel.woken_us != now) {
+        next_us = std::min(next_us, due);
+        return false;
+      }
+      channel.woken_us = now;
+      channel.news.notify_all();
+      return true;
+    });
     lock.lock();
   }
 }
 
 void Service::WakeReaders() {
   if (told_.size() <= kWokenHere) {
-    for (const auto& channel : told_) channel->news.notify_all();
+    for (const News& news : told_) news.channel->news.notify_all();
   } else {
     const std::lock_guard lock(wake_mutex_);
     to_wake_.insert(to_wake_.end(), told_.begin(), told_.end());
@@ -213,7 +235,8 @@ void Service::Deliver(const Generation& generation, const std::string& text) {
     piece.finish = generation.finish;
     piece.times = generation.times;
     channel.fresh[entry.request] = true;
-    told_.push_back(entry.channel);
+    const bool urgent = entry.seen == 0 || generation.finish != FinishReason::kNone;
+    told_.push_back({entry.channel, urgent});
   }
   totals_.generated_tokens += static_cast<int64_t>(generation.tokens.size() - entry.seen);
   entry.seen = generation.tokens.size();

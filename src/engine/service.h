@@ -68,8 +68,16 @@ class Answers {
 /// Continuous batching for callers on many threads. All public functions but Run are for any thread.
 class Service {
  public:
-  /// `end_tokens` end a text. Engine and tokenizer outlive the service.
-  Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens);
+  /// How long a reader may rest, unless told otherwise. A batch of more than four wakes a thread and sends a packet for
+  /// every token of every answer, which on few cores takes a third of a short step.
+  static constexpr int64_t kPieceIntervalUs = 20000;
+
+  ///   end_tokens         end a text
+  ///   piece_interval_us  while more than four readers get news in a step, each is woken once in so long, and for its
+  ///                      first and its last piece; what it reads is everything until then
+  /// Engine and tokenizer outlive the service.
+  Service(Engine* engine, const text::Tokenizer* tokenizer, std::vector<int64_t> end_tokens,
+          int64_t piece_interval_us = kPieceIntervalUs);
   ~Service();
 
   /// Runs the engine until drained, on the thread that started the engine.
@@ -95,6 +103,10 @@ class Service {
     size_t request = 0;
     size_t seen = 0;  // tokens that its channel has got
   };
+  struct News {
+    std::shared_ptr<Answers::Channel> channel;
+    bool urgent = false;  // nobody waits for the interval to end
+  };
   struct Submission {
     std::vector<GenerationRequest> requests;
     std::shared_ptr<Answers::Channel> channel;
@@ -115,10 +127,11 @@ class Service {
   void Publish();
 
   Engine* const engine_;
+  const int64_t piece_interval_us_;
   Generator generator_;
   std::map<int64_t, Entry> entries_;  // by the generator's index; the running thread's, as the generator
   ServiceCounts totals_;              // the running thread's
-  std::vector<std::shared_ptr<Answers::Channel>> told_;  // those with news of the step; the running thread's
+  std::vector<News> told_;            // of the step; the running thread's
 
   mutable std::mutex mutex_;  // of what follows
   std::condition_variable work_;
@@ -129,7 +142,7 @@ class Service {
 
   std::mutex wake_mutex_;  // of what follows
   std::condition_variable_any wake_;
-  std::vector<std::shared_ptr<Answers::Channel>> to_wake_;
+  std::vector<News> to_wake_;
   std::jthread waker_;  // last: it ends before what it uses
 };
 

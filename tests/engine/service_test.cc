@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
+#include <set>
 #include <thread>
 
 #include "base/clock.h"
@@ -22,11 +24,12 @@ constexpr int64_t kSecond = 1000000;
 // A service on the demo model that a thread of the test runs.
 class Serving : public testing::Test {
  protected:
-  void Start(const EngineOptions& options) {
+  void Start(const EngineOptions& options, int64_t piece_interval_us = Service::kPieceIntervalUs) {
     auto engine = Engine::Start(model_, options, {});
     CHECK_MSG(engine.ok(), engine.error().message);
     engine_ = std::move(engine).value();
-    service_ = std::make_unique<Service>(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens);
+    service_ =
+        std::make_unique<Service>(engine_.get(), &prompts_.tokenizer(), model_.files.stop_tokens, piece_interval_us);
     runner_ = std::thread([this] { ran_ = service_->Run(); });
   }
 
@@ -126,6 +129,41 @@ TEST_F(Serving, ThreadsGetWhatAGeneratorGivesAlone) {
 
 // Readers of more streams than the running thread wakes by itself: each gets its pieces as they come, not when it looks
 // again by itself, which is after longer than the answers take.
+TEST_F(Serving, ReadersOfManyStreamsRestBetweenPieces) {
+  constexpr size_t kReaders = 8;
+  constexpr int64_t kTokens = 60;
+  const auto pieces_with = [&](int64_t interval_us) {
+    Start({}, interval_us);
+    std::vector<size_t> pieces(kReaders, 0);
+    std::vector<std::string> texts(kReaders);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kReaders; ++i) {
+      threads.emplace_back([&, i] {
+        GenerationRequest request = Asking("Count from 48 to 52.", kTokens);
+        request.ignore_eos = true;
+        const std::unique_ptr<Answers> answers = service_->Submit({request}).value();
+        for (bool ended = false; !ended; ++pieces[i]) {
+          const std::vector<Piece> read = answers->Read(20 * kSecond).value();
+          for (const Piece& piece : read) texts[i] += piece.text;
+          ended = read.empty() || read.back().finish != FinishReason::kNone;
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    service_->Drain(0);
+    EXPECT_TRUE(Join().ok());
+    return std::pair(pieces, texts);
+  };
+  const auto [rested, rested_texts] = pieces_with(10 * kSecond);
+  const auto [busy, busy_texts] = pieces_with(0);
+  EXPECT_EQ(rested_texts, busy_texts);
+  EXPECT_EQ(std::set(busy_texts.begin(), busy_texts.end()).size(), 1U);
+  // The first piece, the last one, and a few of steps that served four readers or fewer at the beginning and the end.
+  const size_t most = *std::max_element(rested.begin(), rested.end());
+  EXPECT_LT(std::accumulate(rested.begin(), rested.end(), size_t{0}), kReaders * kTokens / 2);
+  EXPECT_LT(*std::min_element(rested.begin(), rested.end()), size_t{kTokens / 3}) << most;
+}
+
 TEST_F(Serving, ReadersOfManyStreamsAreWoken) {
   constexpr size_t kReaders = 8;
   constexpr int64_t kLook = 20 * kSecond;
