@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cooperative_groups.h>
 
-#include "kernels/attention.h"
+#include "kernels/attention_device.cuh"
+#include "kernels/attention_tile.h"
 #include "kernels/cuda_e4m3.cuh"
 #include "kernels/cuda_fetch.cuh"
 #include "kernels/cuda_launch.cuh"
-#include "kernels/elementary.h"
-#include "quant/quantize.h"
 
 namespace trivet::kernels {
 namespace {
 
-constexpr int kThreads = 128;           // of copies
 constexpr int kPages = 8;               // that a block takes at once
 constexpr int kTeam = 64;               // threads that share a page: two warps, of which each thread has one key
 constexpr int kBlock = kPages * kTeam;  // threads of a block
@@ -115,12 +113,12 @@ class CodePage {
     Fetch(values_, KvCodeBytes(cache.ValueDim()), Member(), kTeam);
   }
   __device__ float Dot(const float* q, int dim, bool seen, bool moderate) const {
-    const float scale = Scale(keys_[kBlockKeys * dim + Member()]);
+    const float scale = ScaleOfRow(keys_[kBlockKeys * dim + Member()]);
     const bool behind = __all_sync(kAllLanes, !seen || (moderate && Moderate(scale)));
     return behind ? Chain<true>(q, dim, scale) * scale : Chain<false>(q, dim, scale);
   }
   // Of value j.
-  __device__ float ValueScale(int j, int dim) const { return Scale(values_[kBlockKeys * dim + j]); }
+  __device__ float ValueScale(int j, int dim) const { return ScaleOfRow(values_[kBlockKeys * dim + j]); }
   template <int kEach, bool kScaleInWeight>
   __device__ Floats<kEach> Value(int j, int d, int dim) const {
     const std::byte* from = values_ + j * dim + d;
@@ -142,10 +140,6 @@ class CodePage {
   }
 
  private:
-  // All codes of a row of zeros are zeros: any scale serves, so it has one that is moderate.
-  static __device__ float Scale(std::byte byte) {
-    return byte == std::byte{0} ? 1.0F : quant::FromE8M0(std::to_integer<uint8_t>(byte));
-  }
   // Over codes alone, or over what they stand for.
   template <bool kCodesAlone>
   __device__ float Chain(const float* q, int dim, float scale) const {
@@ -191,12 +185,6 @@ struct PageView {
   Page page;
   int from, visible;  // keys [from, visible) are seen
 };
-
-// A chain's sum as a score.
-__device__ float Score(const Attention::Args& args, float sum) {
-  sum *= args.scale;
-  return args.softcap > 0 ? SoftCap<ScalarOps>(sum, args.softcap) : sum;
-}
 
 // The largest score of a warp's keys that are seen.
 __device__ float WarpMax(float score, bool seen) {
@@ -267,19 +255,38 @@ __device__ void WeighPages(const PageSums* sums, int pages, bool begins, float m
   __syncthreads();
 }
 
+// The tokens of a launch, a row of its grid each: `begin` and those behind it, or, of every span with at most `each`
+// tokens, these.
+struct TokenRows {
+  int64_t begin, each;  // each: 0 for all tokens
+
+  struct Place {
+    bool served;
+    int64_t span, token;
+  };
+  __device__ Place At(std::span<const TokenSpan> spans, int64_t row) const {
+    if (each == 0) return {true, SpanIndexOf(spans, begin + row), begin + row};
+    const int64_t number = (begin + row) / each, i = (begin + row) % each;
+    const TokenSpan& span = spans.data()[number];
+    return {span.count <= each && i < span.count, number, span.token_begin + i};
+  }
+};
+
 // One query head of one token a block, or a cluster of blocks along z where the device is not filled otherwise: teams
 // take a page each, then all threads merge them in ascending order, each block some of the channels.
 // Shared memory: p of every team, o of every team, the output, q; of codes, p times the values' scales behind p.
 template <class Page>
 __global__ void __launch_bounds__(kBlock, Page::kBlocks)
-    AttentionKernel(const Attention::Args args, int64_t first_token) {
+    AttentionKernel(const Attention::Args args, const TokenRows rows) {
   extern __shared__ __align__(16) float shared[];
   __shared__ PageSums sums[kPages];
   __shared__ Merging merging;
   __shared__ bool scales_in[kPages][2];  // of codes, by warp: whether all that it sees may be weighted by p * scale
-  const int64_t t = first_token + blockIdx.y, head = blockIdx.x, kv = args.q_to_kv[head];
-  const int64_t item = t * args.cache.kv_heads + kv;
-  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
+  const int64_t head = blockIdx.x, kv = args.q_to_kv[head];
+  const TokenRows::Place place = rows.At(args.spans, blockIdx.y);
+  if (!place.served) return BeginKernel();
+  const int64_t t = place.token, item = t * args.cache.kv_heads + kv;
+  const TokenSpan span = args.spans.data()[place.span];
   const int64_t position = span.start + t - span.token_begin;
   const int64_t oldest = FirstVisible(args, position), first = oldest / kBlockKeys, last = position / kBlockKeys;
   const int team = static_cast<int>(threadIdx.y) / 2;
@@ -369,13 +376,8 @@ __global__ void __launch_bounds__(kBlock, Page::kBlocks)
     max = merging.last;
     SyncShares(shares);
   }
-  float keep = 1;
+  const float keep = MergeSink(args, head, max, &sum);
   const bool sink = args.sinks != nullptr;
-  if (sink) {
-    const float merged = ScalarOps::Max(max, args.sinks[head]);
-    keep = Exp<ScalarOps>(max - merged);
-    sum = sum * keep + Exp<ScalarOps>(args.sinks[head] - merged);
-  }
   float* to = args.out + (t * args.q_heads + head) * dim;
   for (int d = begin + thread; d < end; d += kBlock) to[d] = (sink ? out[d] * keep : out[d]) / sum;
 }
@@ -391,95 +393,34 @@ unsigned SharesOf(int64_t queries) {
 
 void AttentionCuda(const Attention::Args& args) {
   if (args.begin >= args.end || args.q_heads == 0) return;
-  const int64_t padded = CeilDiv(args.cache.ValueDim(), 4) * 4;
-  const bool codes = args.cache.key_codes != nullptr;
-  const auto kernel = codes ? AttentionKernel<CodePage> : AttentionKernel<FloatPage>;
-  const int64_t floats = kPages * ((codes ? 2 : 1) * kBlockKeys + padded) + padded + args.cache.head_dim;
-  ForRows(args.begin / args.cache.kv_heads, CeilDiv(args.end, args.cache.kv_heads), [&](int64_t first, unsigned count) {
-    const unsigned shares = SharesOf(args.q_heads * count);
-    const dim3 grid(static_cast<unsigned>(args.q_heads), count, shares), block(kWarp, kBlock / kWarp);
-    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float), shares}, kernel, args, first);
-  });
-  CheckLaunch("attention/cuda");
-}
-
-// Where a token's keys and values go.
-struct KvPlace {
-  int64_t page, slot;
-};
-
-__device__ KvPlace PlaceOf(const KvWrite::Args& args, int64_t t) {
-  const TokenSpan span = args.spans.data()[SpanIndexOf(args.spans, t)];
-  const int64_t position = span.start + t - span.token_begin;
-  return {span.pages[position / kBlockKeys], position % kBlockKeys};
-}
-
-// The values of token t, a head after the other.
-__device__ const float* ValuesOf(const KvWrite::Args& args, int64_t t) {
-  return (args.values == nullptr ? args.kv + args.cache.kv_heads * args.cache.head_dim : args.values) +
-         t * args.kv_stride;
-}
-
-// One channel of one head of one token a thread.
-__global__ void KvWriteKernel(const KvWrite::Args args) {
-  BeginKernel();
-  const int64_t dim = args.cache.head_dim, value_dim = args.cache.ValueDim(), heads = args.cache.kv_heads;
-  const int64_t i = GlobalThread(), t = args.begin + blockIdx.y;
-  if (i >= heads * (dim + value_dim)) return;
-  const KvPlace place = PlaceOf(args, t);
-  if (i < heads * dim) {
-    const int64_t h = i / dim, d = i % dim;
-    args.cache.keys[args.cache.Offset(place.page, h) + d * kBlockKeys + place.slot] = args.kv[t * args.kv_stride + i];
-    return;
-  }
-  const int64_t at = i - heads * dim, h = at / value_dim, d = at % value_dim;
-  args.cache.values[args.cache.ValueOffset(place.page, h) + place.slot * value_dim + d] = ValuesOf(args, t)[at];
-}
-
-// The key or the value of one head of one token a warp, as codes: all keys, then all values.
-__global__ void KvCodesKernel(const KvWrite::Args args) {
-  BeginKernel();
-  const int64_t heads = args.cache.kv_heads, t = args.begin + blockIdx.y;
-  const int64_t row = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y, h = row % heads;
-  if (row >= 2 * heads) return;
-  const bool key = row < heads;
-  const int64_t dim = key ? args.cache.head_dim : args.cache.ValueDim();
-  const float* from = (key ? args.kv + t * args.kv_stride : ValuesOf(args, t)) + h * dim;
-  uint32_t largest = 0;  // as quant::LargestMagnitude has it
-  for (int64_t d = threadIdx.x; d < dim; d += kWarp) largest = max(largest, __float_as_uint(from[d]) & 0x7FFFFFFFU);
-  const uint8_t scale = quant::Fp8Exponent(__uint_as_float(__reduce_max_sync(kAllLanes, largest)));
-  const KvPlace place = PlaceOf(args, t);
-  std::byte* const codes = key ? args.cache.KeyCodes(place.page, h) : args.cache.ValueCodes(place.page, h);
-  for (int64_t d = threadIdx.x; d < dim; d += kWarp) {
-    codes[key ? d * kBlockKeys + place.slot : place.slot * dim + d] = ToKvCode(from[d], scale);
-  }
-  if (threadIdx.x == 0) codes[kBlockKeys * dim + place.slot] = std::byte{scale};
-}
-
-void KvWriteCuda(const KvWrite::Args& args) {
-  const bool codes = args.cache.key_codes != nullptr;
-  const int64_t heads = args.cache.kv_heads, channels = heads * (args.cache.head_dim + args.cache.ValueDim());
-  ForRows(args.begin, args.end, [&](int64_t begin, unsigned count) {
-    KvWrite::Args part = args;
-    part.begin = begin;
-    if (codes) {
-      constexpr int kRows = kThreads / kWarp;
-      StartKernel({dim3(BlocksFor(2 * heads, kRows), count), dim3(kWarp, kRows)}, KvCodesKernel, part);
-    } else {
-      StartKernel({dim3(BlocksFor(channels, kThreads), count), kThreads}, KvWriteKernel, part);
-    }
-  });
-  CheckLaunch("kv_write/cuda");
+  // What can be said without the spans, which are the device's: a step of one token a sequence, as decoding records it,
+  // has no span that tiles serve, and a step of one span has no other.
+  const int64_t tokens = TokensOf(args), spans = static_cast<int64_t>(args.spans.size());
+  if (tokens - spans + 1 < kTileTokens || !TilesServe(args.cache)) return AttentionByQueries(args, true);
+  if (spans > 1) AttentionByQueries(args, false);
+  AttentionByTiles(args);
 }
 
 }  // namespace
 
+void AttentionByQueries(const Attention::Args& args, bool all) {
+  const int64_t padded = CeilDiv(args.cache.ValueDim(), 4) * 4;
+  const bool codes = args.cache.key_codes != nullptr;
+  const auto kernel = codes ? AttentionKernel<CodePage> : AttentionKernel<FloatPage>;
+  const int64_t floats = kPages * ((codes ? 2 : 1) * kBlockKeys + padded) + padded + args.cache.head_dim;
+  const int64_t each = all ? 0 : kTileTokens - 1, spans = static_cast<int64_t>(args.spans.size());
+  const int64_t begin = all ? args.begin / args.cache.kv_heads : 0;
+  ForRows(begin, all ? begin + TokensOf(args) : spans * each, [&](int64_t first, unsigned count) {
+    const unsigned shares = SharesOf(args.q_heads * count);
+    const dim3 grid(static_cast<unsigned>(args.q_heads), count, shares), block(kWarp, kBlock / kWarp);
+    StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float), shares}, kernel, args,
+                TokenRows{first, each});
+  });
+  CheckLaunch("attention/cuda");
+}
+
 std::span<const KernelRow<Attention>> Attention::CudaRows() {
   static constexpr KernelRow<Attention> kRows[] = {{"attention/cuda", kCudaTarget, AttentionCuda}};
-  return kRows;
-}
-std::span<const KernelRow<KvWrite>> KvWrite::CudaRows() {
-  static constexpr KernelRow<KvWrite> kRows[] = {{"kv_write/cuda", kCudaTarget, KvWriteCuda}};
   return kRows;
 }
 

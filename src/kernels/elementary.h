@@ -32,6 +32,16 @@ struct ScalarOps {
 
 #include "kernels/elementary.inc"
 
+/// The least argument of ExpInRange.
+inline constexpr float kLeastExp = -80;
+
+/// Exp<ScalarOps>(x) for x in [kLeastExp, 0], in two thirds of the instructions: the result is normal, so 2^n goes into
+/// its exponent.
+constexpr float ExpInRange(float x) {
+  const ExpParts<ScalarOps> parts = PartsOfExp<ScalarOps>(x);
+  return std::bit_cast<float>(std::bit_cast<uint32_t>(parts.value) + (std::bit_cast<uint32_t>(parts.shifted) << 23));
+}
+
 /// log(1 + exp(x)), computed in double and rounded once; above 20 it is x, as the common definition has it.
 /// Source: log1p(y) = 2 artanh(y / (2 + y)); y is in (0, 1], so the argument is at most 1/3 and nine odd terms leave
 /// less than 1e-10.

@@ -4,133 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
-#include "kernels/reference.h"
-#include "tests/kernels/parity.h"
+#include "tests/kernels/attention_problem.h"
 
 namespace trivet::kernels {
 namespace {
-
-// Heads, and the sequences of a step: first position and token count of each.
-struct Shape {
-  std::vector<int32_t> q_to_kv;
-  int64_t kv_heads = 1;
-  int64_t dim = 16;
-  std::vector<std::pair<int32_t, int32_t>> sequences;  // start, count
-  int64_t window = 0;
-  bool sinks = false;
-  float softcap = 0;
-  int codes = 0;  // 0: keys and values are floats; else codes, of rows that are 2^-codes to 2^codes times as large
-};
-
-constexpr std::byte kNanCode{0x7f};
-constexpr int kNear = 4, kFar = 60;  // sizes of rows in codes: as models have them, and up to where floats end
-
-// A step over a paged cache. Pages stand in a random order; every number that no query may see is NaN.
-class Problem {
- public:
-  Problem(Shape shape, std::mt19937_64* random) : shape_(std::move(shape)) {
-    int64_t pages = 3;
-    for (const auto& [start, count] : shape_.sequences) pages += (start + count + kBlockKeys - 1) / kBlockKeys;
-    const std::vector<int32_t> order = Shuffled(pages, random);
-    const int64_t elements = pages * shape_.kv_heads * kBlockKeys * shape_.dim;
-    keys_.assign(static_cast<size_t>(elements), std::numeric_limits<float>::quiet_NaN());
-    values_ = keys_;
-    if (shape_.codes > 0) {
-      key_codes_.assign(static_cast<size_t>(pages * shape_.kv_heads * KvCodeBytes(shape_.dim)), kNanCode);
-      value_codes_ = key_codes_;
-    }
-    pages_.assign(order.begin(), order.end());
-    size_t page = 0;
-    for (const auto& [start, count] : shape_.sequences) {
-      const int32_t* first = pages_.data() + page;
-      spans_.push_back({static_cast<int32_t>(tokens_), count, start, 0, first});
-      FillPast(first, start + count, random);
-      page += static_cast<size_t>((start + count + kBlockKeys - 1) / kBlockKeys);
-      tokens_ += count;
-    }
-    q_ = RandomValues(tokens_ * q_stride(), random);
-    // Beside large rows, queries whose products with small ones underflow, too.
-    for (size_t i = 0; i < q_.size() && shape_.codes >= kFar; i += 5) q_[i] *= 0x1p-100F;
-    sinks_ = RandomValues(q_heads(), random, 3);
-  }
-
-  Attention::Args Args() {
-    Attention::Args args;
-    args.q = q_.data();
-    args.q_stride = q_stride();
-    args.q_head_stride = 2 * shape_.dim;  // as where a gate stands behind each query
-    args.q_heads = q_heads();
-    args.q_to_kv = shape_.q_to_kv.data();
-    args.cache = cache();
-    args.scale = 1.0F / std::sqrt(static_cast<float>(shape_.dim));
-    args.spans = spans_;
-    args.end = tokens_ * shape_.kv_heads;
-    args.window = shape_.window;
-    args.sinks = shape_.sinks ? sinks_.data() : nullptr;
-    args.softcap = shape_.softcap;
-    return args;
-  }
-  KvPages cache() {
-    if (shape_.codes == 0) return {keys_.data(), values_.data(), shape_.kv_heads, shape_.dim};
-    return {nullptr, nullptr, shape_.kv_heads, shape_.dim, shape_.dim, key_codes_.data(), value_codes_.data()};
-  }
-  Guarded<float> Output() const { return Guarded<float>(tokens_ * q_heads() * shape_.dim, 1); }
-  // Key or value d of a position of sequence `s`.
-  float Key(size_t s, int64_t position, int64_t head, int64_t d) {
-    return keys_[static_cast<size_t>(At(s, position, head) + d * kBlockKeys + position % kBlockKeys)];
-  }
-  float Value(size_t s, int64_t position, int64_t head, int64_t d) {
-    return values_[static_cast<size_t>(At(s, position, head) + position % kBlockKeys * shape_.dim + d)];
-  }
-
-  int64_t tokens() const { return tokens_; }
-  int64_t q_heads() const { return static_cast<int64_t>(shape_.q_to_kv.size()); }
-  int64_t q_stride() const { return q_heads() * 2 * shape_.dim + 3; }
-  const Shape& shape() const { return shape_; }
-  std::vector<TokenSpan>& spans() { return spans_; }
-
- private:
-  int64_t At(size_t s, int64_t position, int64_t head) {
-    return cache().Offset(spans_[s].pages[position / kBlockKeys], head);
-  }
-  // All keys and values of one sequence, written as KvWrite's reference does.
-  void FillPast(const int32_t* pages, int32_t positions, std::mt19937_64* random) {
-    const int64_t rows = 2 * shape_.kv_heads, stride = rows * shape_.dim;
-    std::vector<float> kv = RandomValues(positions * stride, random, 2);
-    for (int64_t row = 0; row < positions * rows && shape_.codes > 0; ++row) {
-      const auto size = static_cast<int>((*random)() % static_cast<uint64_t>(2 * shape_.codes + 1)) - shape_.codes;
-      for (int64_t d = 0; d < shape_.dim; ++d) {
-        float& value = kv[static_cast<size_t>(row * shape_.dim + d)];
-        value = row % 17 == 3 ? std::copysign(0.0F, value) : std::scalbn(value, size);
-      }
-    }
-    const TokenSpan span{0, positions, 0, 0, pages};
-    KvWriteRef({kv.data(), stride, cache(), std::span(&span, 1), 0, positions});
-  }
-
-  Shape shape_;
-  int64_t tokens_ = 0;
-  std::vector<float> keys_, values_, q_, sinks_;
-  std::vector<std::byte> key_codes_, value_codes_;
-  std::vector<int32_t> pages_;
-  std::vector<TokenSpan> spans_;
-};
 
 const std::vector<std::vector<int32_t>>& HeadMaps() {
   // Group sizes 1, even, uneven (as overlapping cuts give), KV heads that no query uses, more than four queries.
   static const std::vector<std::vector<int32_t>> maps = {
       {0}, {0, 0, 1, 1}, {0, 0, 0, 0, 0, 1, 1, 1, 2}, {0, 2, 2, 2}, {0, 0, 0, 0, 0, 0, 0}};
   return maps;
-}
-
-void RunAll(const KernelRow<Attention>& row, Problem* problem, Outputs* outputs) {
-  Guarded<float> out = problem->Output();
-  Attention::Args args = problem->Args();
-  args.out = out.data();
-  row.run(args);
-  outputs->Take(out);
 }
 
 // Values narrower than keys and a part of them, one KV head for all queries: a latent cache.
@@ -157,16 +41,6 @@ void CompareLatent(RowLog* log, int64_t key_dim, int64_t value_dim, int64_t q_he
   });
 }
 
-// `what`, in floats and in codes of both sizes.
-void CompareKinds(RowLog* log, const std::string& what, Shape shape, std::mt19937_64* random) {
-  for (const int codes : {0, kNear, kFar}) {
-    shape.codes = codes;
-    Problem problem(shape, random);
-    log->Compare<Attention>(what + ", codes " + std::to_string(codes),
-                            [&](const auto& row, Outputs* outputs) { RunAll(row, &problem, outputs); });
-  }
-}
-
 }  // namespace
 
 void CompareAttention(RowLog* log) {
@@ -186,6 +60,7 @@ void CompareAttention(RowLog* log) {
   CompareKinds(log, "200 positions", {{0, 0, 0, 1}, 2, 16, {{0, 200}}}, &random);  // every position from 0 to 199
   for (const bool codes : {false, true}) CompareLatent(log, 40, 32, 2, codes);
   if (!log->large()) return;
+  CompareAttentionTiles(log);
   for (const int64_t dim : {64, 128, 256}) {
     CompareKinds(log, "long, dim " + std::to_string(dim),
                  {{0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1}, 2, dim, {{0, 3}, {1500, 1}, {640, 1}, {63, 1}, {700, 40}}},
@@ -249,7 +124,7 @@ void CompareKvWrite(RowLog* log) {
 }
 
 // The definition, in double.
-void ExpectSoftmaxAttention(Problem* problem) {
+void ExpectSoftmaxAttention(AttentionProblem* problem) {
   const int64_t dim = problem->shape().dim;
   Guarded<float> out = problem->Output();
   Attention::Args args = problem->Args();
@@ -285,10 +160,11 @@ void ExpectSoftmaxAttention(Problem* problem) {
 
 TEST(AttentionRef, IsSoftmaxAttention) {
   std::mt19937_64 random(23);
-  Problem plain({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}}, &random);
+  AttentionProblem plain({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}}, &random);
   ExpectSoftmaxAttention(&plain);
   for (const int64_t window : {1, 5, 64, 66, 1000}) {
-    Problem windowed({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}, window, true, window == 5 ? 1.0F : 0.0F}, &random);
+    AttentionProblem windowed({{0, 0, 1}, 2, 24, {{0, 70}, {131, 2}}, window, true, window == 5 ? 1.0F : 0.0F},
+                              &random);
     ExpectSoftmaxAttention(&windowed);
   }
 }
@@ -320,7 +196,7 @@ TEST(Attention, AQuerySeesTheSameBlocksHoweverItArrives) {
   std::mt19937_64 random(24);
   for (const int64_t dim : {16, 20, 64}) {
     constexpr int32_t kTokens = 150;
-    Problem problem({{0, 0, 0, 0, 0, 1}, 2, dim, {{0, kTokens}}}, &random);
+    AttentionProblem problem({{0, 0, 0, 0, 0, 1}, 2, dim, {{0, kTokens}}}, &random);
     const TokenSpan whole_span = problem.spans()[0];
     for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
       Outputs whole;
@@ -346,7 +222,7 @@ TEST(Attention, AQuerySeesTheSameBlocksHoweverItArrives) {
 
 TEST(Attention, ItemRangesTogetherGiveTheWhole) {
   std::mt19937_64 random(25);
-  Problem problem({{0, 0, 0, 1, 2, 2}, 3, 32, {{0, 4}, {70, 3}}}, &random);
+  AttentionProblem problem({{0, 0, 0, 1, 2, 2}, 3, 32, {{0, 4}, {70, 3}}}, &random);
   for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
     Outputs whole, cut;
     RunAll(row, &problem, &whole);
@@ -366,7 +242,7 @@ TEST(Attention, ItemRangesTogetherGiveTheWhole) {
 // A head's bytes do not depend on which heads share its rank: uneven groups equal one head at a time.
 TEST(Attention, AHeadsBytesDoNotDependOnItsNeighbours) {
   std::mt19937_64 random(26);
-  Problem problem({{0, 0, 0, 0, 0, 0, 0}, 1, 48, {{100, 3}}}, &random);
+  AttentionProblem problem({{0, 0, 0, 0, 0, 0, 0}, 1, 48, {{100, 3}}}, &random);
   for (const KernelRow<Attention>& row : RunnableRowsOf<Attention>()) {
     Guarded<float> together = problem.Output();
     Attention::Args args = problem.Args();
@@ -389,7 +265,7 @@ TEST(Attention, AHeadsBytesDoNotDependOnItsNeighbours) {
 
 TEST(Attention, LargeScoresStayFinite) {
   std::mt19937_64 random(27);
-  Problem problem({{0}, 1, 16, {{0, 130}}}, &random);
+  AttentionProblem problem({{0}, 1, 16, {{0, 130}}}, &random);
   RowLog log;
   log.Compare<Attention>("large scores", [&](const KernelRow<Attention>& row, Outputs* outputs) {
     Guarded<float> out = problem.Output();
@@ -405,7 +281,7 @@ TEST(Attention, LargeScoresStayFinite) {
 TEST(KvWrite, PutsEachTokenInItsPlaceAndNothingElse) {
   std::mt19937_64 random(28);
   constexpr int64_t kDim = 5, kHeads = 2, kStride = 2 * kHeads * kDim + 1;
-  Problem problem({{0, 1}, kHeads, kDim, {{0, 3}, {62, 5}}}, &random);
+  AttentionProblem problem({{0, 1}, kHeads, kDim, {{0, 3}, {62, 5}}}, &random);
   const std::vector<float> kv = RandomValues(problem.tokens() * kStride, &random);
   const KvPages cache = problem.cache();
   const int64_t elements = 6 * kHeads * kBlockKeys * kDim;

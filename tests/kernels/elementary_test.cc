@@ -45,6 +45,13 @@ TEST(Exp, IsWithinTwoUnitsOfTheLastPlace) {
   std::printf("exp: worst error %.3Lf units\n", worst);
 }
 
+TEST(Exp, InRangeHasItsBits) {
+  Walk(kLeastExp, 0.0F, 37, [](float x) {
+    if (x > 0) return;
+    ASSERT_EQ(std::bit_cast<uint32_t>(ExpInRange(x)), std::bit_cast<uint32_t>(Exp<ScalarOps>(x))) << x;
+  });
+}
+
 TEST(Exp, ClampsAndKeepsNaNOut) {
   EXPECT_EQ(Exp<ScalarOps>(0.0F), 1.0F);
   EXPECT_EQ(Exp<ScalarOps>(-0.0F), 1.0F);
