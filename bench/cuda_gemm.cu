@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of the product's rows for a GPU, as a share of what a plain read of the same bytes reaches on the same device.
-#include <cuda_runtime.h>
-
-#include <algorithm>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
+#include "bench/cuda_timing.cuh"
 #include "kernels/gemm.h"
 
 namespace trivet::kernels {
@@ -17,20 +10,6 @@ namespace {
 constexpr int64_t kRotatedBytes = int64_t{1} << 30;
 // Room for 4096 rows of the widest input.
 constexpr int64_t kActivations = int64_t{72} << 20;
-
-void Require(cudaError_t error, const char* what) {
-  if (error == cudaSuccess) return;
-  std::fprintf(stderr, "%s: %s\n", what, cudaGetErrorString(error));
-  std::exit(1);
-}
-
-template <class T>
-T* Allocate(int64_t count) {
-  void* memory = nullptr;
-  Require(cudaMalloc(&memory, static_cast<size_t>(count) * sizeof(T)), "cudaMalloc");
-  Require(cudaMemset(memory, 0, static_cast<size_t>(count) * sizeof(T)), "cudaMemset");
-  return static_cast<T*>(memory);
-}
 
 // What words are made of: random bits that a mask keeps, and bits that are always set. Of every `period` words the
 // first `head` hold scales.
@@ -49,12 +28,6 @@ __global__ void FillWeights(uint32_t* words, int64_t count, const Words made) {
   }
 }
 
-__global__ void FillFloats(float* values, int64_t count) {
-  for (int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x; i < count; i += int64_t{gridDim.x} * blockDim.x) {
-    values[i] = static_cast<float>((i * 7919) % 2003) / 1001.0F - 1.0F;
-  }
-}
-
 // Reads everything once; the sum is stored only when it is one that nothing gives.
 __global__ void PlainRead(const uint4* data, int64_t count, uint32_t* out) {
   uint32_t sum = 0;
@@ -70,39 +43,6 @@ __global__ void PlainRead(const uint4* data, int64_t count, uint32_t* out) {
     sum ^= word.x ^ word.y ^ word.z ^ word.w;
   }
   if (sum == 0x12345677U) *out = sum;
-}
-
-// Median time of one call, in microseconds: `calls` calls in one graph, so that launches cost nothing.
-template <class Call>
-double MedianTime(int calls, const Call& call) {
-  cudaStream_t stream = cudaStreamPerThread;
-  cudaGraph_t graph = nullptr;
-  cudaGraphExec_t exec = nullptr;
-  call(0);
-  Require(cudaStreamSynchronize(stream), "first call");
-  Require(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), "capture");
-  for (int i = 0; i < calls; ++i) call(i);
-  Require(cudaStreamEndCapture(stream, &graph), "capture");
-  Require(cudaGraphInstantiate(&exec, graph, 0), "graph");
-  cudaEvent_t begin, end;
-  Require(cudaEventCreate(&begin), "event");
-  Require(cudaEventCreate(&end), "event");
-  std::vector<double> times;
-  for (int round = 0; round < 7; ++round) {
-    cudaEventRecord(begin, stream);
-    Require(cudaGraphLaunch(exec, stream), "launch");
-    cudaEventRecord(end, stream);
-    Require(cudaEventSynchronize(end), "run");
-    float milliseconds = 0;
-    cudaEventElapsedTime(&milliseconds, begin, end);
-    if (round > 0) times.push_back(static_cast<double>(milliseconds) * 1000 / calls);
-  }
-  cudaGraphExecDestroy(exec);
-  cudaGraphDestroy(graph);
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::sort(times.begin(), times.end());
-  return times[times.size() / 2];
 }
 
 struct Shape {

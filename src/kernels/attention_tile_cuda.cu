@@ -112,16 +112,33 @@ int MostRows(const KvPages& cache) {
   return rows;
 }
 
-// Blocks for all tiles: every KV head wastes less than one.
-int64_t TilesFor(const Attention::Args& args, int rows) {
-  return TokensOf(args) * args.q_heads / rows + args.cache.kv_heads;
+// Cycles that a tile's multiply-adds take for a page, 128 at a time. Where heads have fewer channels than a tile
+// columns, some warps have none; of values, a warp's 64 x 64 links need a scheduler for so many cycles, and alone a
+// quarter more.
+int64_t PageCycles(const KvPages& cache, int rows) {
+  const int64_t warps = rows / 32 * CeilDiv(cache.ValueDim(), kBlockKeys);
+  return rows * cache.head_dim / 2 + (warps > 4 ? CeilDiv(warps, 4) * 4096 : 5120);
+}
+
+// The rows with which the device is done first: tiles of fewer fill it where queries are few.
+int BestRows(const Attention::Args& args) {
+  const int64_t blocks = DeviceAttribute(cudaDevAttrMultiProcessorCount), queries = TokensOf(args) * args.q_heads;
+  int best = 0;
+  int64_t least = 0;
+  for (int rows = MostRows(args.cache); rows >= kLeastTileRows; rows /= 2) {
+    const int64_t time = CeilDiv(CeilDiv(queries, rows), blocks) * PageCycles(args.cache, rows);
+    if (Fits(args.cache, rows) && (best == 0 || time < least)) best = rows, least = time;
+  }
+  return best;
 }
 
 template <template <int> class Panels, int kRows>
 void LaunchTiles(const Attention::Args& args) {
   const size_t bytes = TileShared<kRows>::Bytes(args.cache.head_dim);
   cudaFuncSetAttribute(TileKernel<Panels, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes));
-  const dim3 grid(static_cast<unsigned>(TilesFor(args, kRows))), block(kWarp, kTileThreads / kWarp);
+  // Every KV head's last tile may be one more.
+  const int64_t tiles = TokensOf(args) * args.q_heads / kRows + args.cache.kv_heads;
+  const dim3 grid(static_cast<unsigned>(tiles)), block(kWarp, kTileThreads / kWarp);
   StartKernel({grid, block, bytes}, TileKernel<Panels, kRows>, args);
 }
 
@@ -130,11 +147,8 @@ void LaunchTiles(const Attention::Args& args) {
 bool TilesServe(const KvPages& cache) { return MostRows(cache) > 0; }
 
 void AttentionByTiles(const Attention::Args& args) {
-  int rows = MostRows(args.cache);
-  CHECK(rows > 0);
-  // Few queries fill the device with smaller tiles. These have more columns than channels, so they cost more a row.
-  const int64_t blocks = DeviceAttribute(cudaDevAttrMultiProcessorCount);
-  while (rows > kLeastTileRows && TilesFor(args, rows / 2) <= blocks && Fits(args.cache, rows / 2)) rows /= 2;
+  CHECK(TilesServe(args.cache));
+  const int rows = BestRows(args);
   ForTile(rows, [&]<int kRows>() {
     args.cache.key_codes != nullptr ? LaunchTiles<CodePanels, kRows>(args) : LaunchTiles<FloatPanels, kRows>(args);
   });

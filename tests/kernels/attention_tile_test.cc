@@ -50,10 +50,10 @@ void CompareAttentionTiles(RowLog* log) {
   }
   // Tiles of every number of rows: the wider a head, the fewer. One span of many pages, and tiles over borders of
   // spans.
-  for (const auto& [dim, count] : {std::pair{64, 55}, {128, 27}, {256, 12}}) {
+  for (const auto& [dim, count] : {std::pair{64, 55}, {64, 20}, {128, 27}, {256, 12}}) {
     AttentionShape shape{{0, 0, 0, 0, 0, 0, 1, 1}, 2, dim, Mixed(count)};
     shape.sequences.push_back({900, 70});
-    CompareKinds(log, "many rows, dim " + std::to_string(dim), shape, &random);
+    CompareKinds(log, "many rows, dim " + std::to_string(dim) + ", " + std::to_string(count), shape, &random);
     shape.sinks = true;
     shape.softcap = 3;
     shape.window = 130;
