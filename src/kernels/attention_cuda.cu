@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cooperative_groups.h>
 
+#include <limits>
+
 #include "kernels/attention_device.cuh"
 #include "kernels/attention_tile.h"
 #include "kernels/cuda_e4m3.cuh"
@@ -255,20 +257,21 @@ __device__ void WeighPages(const PageSums* sums, int pages, bool begins, float m
   __syncthreads();
 }
 
-// The tokens of a launch, a row of its grid each: `begin` and those behind it, or, of every span with at most `each`
-// tokens, these.
+// The tokens of a launch, those of spans with at most `most`. A row of its grid is a token, from `first` on; or, where
+// spans are so few that this takes less, every span has `most` rows.
 struct TokenRows {
-  int64_t begin, each;  // each: 0 for all tokens
+  int64_t first, most;
+  bool by_span;
 
   struct Place {
     bool served;
     int64_t span, token;
   };
   __device__ Place At(std::span<const TokenSpan> spans, int64_t row) const {
-    if (each == 0) return {true, SpanIndexOf(spans, begin + row), begin + row};
-    const int64_t number = (begin + row) / each, i = (begin + row) % each;
-    const TokenSpan& span = spans.data()[number];
-    return {span.count <= each && i < span.count, number, span.token_begin + i};
+    const int64_t number = first + row, at = by_span ? number / most : SpanIndexOf(spans, number);
+    const TokenSpan& span = spans.data()[at];
+    const int64_t i = by_span ? number % most : number - span.token_begin;
+    return {span.count <= most && i < span.count, at, span.token_begin + i};
   }
 };
 
@@ -408,13 +411,15 @@ void AttentionByQueries(const Attention::Args& args, bool all) {
   const bool codes = args.cache.key_codes != nullptr;
   const auto kernel = codes ? AttentionKernel<CodePage> : AttentionKernel<FloatPage>;
   const int64_t floats = kPages * ((codes ? 2 : 1) * kBlockKeys + padded) + padded + args.cache.head_dim;
-  const int64_t each = all ? 0 : kTileTokens - 1, spans = static_cast<int64_t>(args.spans.size());
-  const int64_t begin = all ? args.begin / args.cache.kv_heads : 0;
-  ForRows(begin, all ? begin + TokensOf(args) : spans * each, [&](int64_t first, unsigned count) {
+  const int64_t most = all ? std::numeric_limits<int32_t>::max() : kTileTokens - 1;
+  const int64_t spans = static_cast<int64_t>(args.spans.size()), first = args.begin / args.cache.kv_heads;
+  const bool by_span = !all && spans * most < TokensOf(args);
+  const int64_t begin = by_span ? 0 : first, end = by_span ? spans * most : first + TokensOf(args);
+  ForRows(begin, end, [&](int64_t row, unsigned count) {
     const unsigned shares = SharesOf(args.q_heads * count);
     const dim3 grid(static_cast<unsigned>(args.q_heads), count, shares), block(kWarp, kBlock / kWarp);
     StartKernel({grid, block, static_cast<size_t>(floats) * sizeof(float), shares}, kernel, args,
-                TokenRows{first, each});
+                TokenRows{row, most, by_span});
   });
   CheckLaunch("attention/cuda");
 }
