@@ -23,6 +23,7 @@ std::span<const KernelRow<AddSums>> AddSums::CudaRows() { return {}; }
 std::span<const KernelRow<RoundSums>> RoundSums::CudaRows() { return {}; }
 std::span<const KernelRow<Map>> Map::CudaRows() { return {}; }
 std::span<const KernelRow<Argmax>> Argmax::CudaRows() { return {}; }
+std::span<const KernelRow<Draw>> Draw::CudaRows() { return {}; }
 std::span<const KernelRow<CopyRows>> CopyRows::CudaRows() { return {}; }
 std::span<const KernelRow<GroupPairs>> GroupPairs::CudaRows() { return {}; }
 std::span<const KernelRow<ExpertGemm>> ExpertGemm::CudaRows() { return {}; }

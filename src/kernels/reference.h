@@ -6,6 +6,7 @@
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
+#include "kernels/draw.h"
 #include "kernels/expert_gemm.h"
 #include "kernels/gated_act.h"
 #include "kernels/gemm.h"
@@ -40,6 +41,7 @@ void RoundSumsRef(const RoundSums::Args& args);
 void MapRef(const Map::Args& args);
 void CopyRowsRef(const CopyRows::Args& args);
 void ArgmaxRef(const Argmax::Args& args);
+void DrawRef(const Draw::Args& args);
 void GroupPairsRef(const GroupPairs::Args& args);
 void ExpertGemmRef(const ExpertGemm::Args& args);
 

@@ -19,7 +19,7 @@ void ForEach(Set& set, Visit visit) {
       visit(set.conv1d), visit(set.delta_net);
   visit(set.route), visit(set.gated_act), visit(set.add_bias), visit(set.add_sums), visit(set.round_sums),
       visit(set.map);
-  visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm), visit(set.argmax);
+  visit(set.copy_rows), visit(set.group_pairs), visit(set.expert_gemm), visit(set.argmax), visit(set.draw);
 }
 
 template <class F>

@@ -11,6 +11,7 @@
 #include "kernels/attention.h"
 #include "kernels/conv1d.h"
 #include "kernels/delta_net.h"
+#include "kernels/draw.h"
 #include "kernels/expert_gemm.h"
 #include "kernels/gated_act.h"
 #include "kernels/gemm.h"
@@ -43,6 +44,7 @@ struct Kernels {
   const KernelRow<GroupPairs>* group_pairs = nullptr;
   const KernelRow<ExpertGemm>* expert_gemm = nullptr;
   const KernelRow<Argmax>* argmax = nullptr;
+  const KernelRow<Draw>* draw = nullptr;
 
   /// Names of the rows, in the order above.
   std::vector<std::string> Names() const;

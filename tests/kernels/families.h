@@ -37,6 +37,7 @@ inline constexpr Family kFamilies[] = {
     {"group_pairs", CompareGroupPairs},
     {"expert_gemm", CompareExpertGemm},
     {"argmax", CompareArgmax},
+    {"draw", CompareDraw},
 };
 
 /// Rows of `family` in the registry that `target` runs.

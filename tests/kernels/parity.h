@@ -179,5 +179,6 @@ void CompareCopyRows(RowLog* log);
 void CompareGroupPairs(RowLog* log);
 void CompareExpertGemm(RowLog* log);
 void CompareArgmax(RowLog* log);
+void CompareDraw(RowLog* log);
 
 }  // namespace trivet::kernels
