@@ -44,7 +44,7 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
       request.prompt.push_back(static_cast<TokenId>((t * 7919 + i * 104729 + 13) % engine->model().geometry.vocab));
     }
     request.max_new_tokens = static_cast<int32_t>(flags.tokens);
-    request.logits = sched::LogitsMode::kGreedy;
+    request.logits = sched::LogitsMode::kDrawn;
     TRY(engine->Submit(std::move(request)));
   }
   bool more = true;
@@ -52,7 +52,7 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
     const int64_t begin = NowUs();
     TRY_ASSIGN(more, engine->Step([&](const sched::Span&, const engine::SpanOutput& output,
                                       bool) -> Result<std::optional<TokenId>> {
-      TRY_ASSIGN(const TokenId token, sampling::Greedy(*output.greedy, engine->model().geometry.vocab));
+      TRY_ASSIGN(const TokenId token, sampling::TokenOf(*output.drawn, engine->model().geometry.vocab));
       return std::optional<TokenId>(token);
     }));
     if (!more) break;

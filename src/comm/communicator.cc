@@ -385,6 +385,33 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
   return {};
 }
 
+Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, const RowsSink& sink) {
+  constexpr int64_t kMost = kPeerPieceBytes / static_cast<int64_t>(sizeof(float));
+  const int64_t at_once = std::max<int64_t>(1, kMost / full_columns);
+  const bool there = peer_ != nullptr && full_columns <= kMost;
+  std::vector<float> matrix;
+  for (int64_t row = 0; row < rows; row += at_once) {
+    const int64_t count = std::min(at_once, rows - row);
+    ColumnRange piece = local;
+    piece.data += row * local.stride;
+    if (there) {
+      const Timer timer(this);
+      if (group_->aborted()) return group_->AbortError();
+      const float* whole = peer_->Gather({piece.data, piece.stride, piece.columns, piece.begin, count, full_columns});
+      if (whole != nullptr) sink(whole, row, count, device_.backend());
+      TRY(peer_->Check());
+      continue;
+    }
+    matrix.resize(rank_ == 0 ? static_cast<size_t>(count * full_columns) : 0);
+    TRY(GatherColumns(piece, count, full_columns, std::span<float>(matrix)));
+    if (rank_ == 0) sink(matrix.data(), row, count, Backend::kCpu);
+  }
+  if (!there) return {};
+  // Nothing that came of a piece for which a rank did not wait may be used.
+  if (rank_ == 0) device_.Wait();
+  return peer_->Check();
+}
+
 Status Communicator::GatherOnDevice(const ColumnRange& piece, int64_t rows, int64_t width, float* out) {
   if (group_->aborted()) return group_->AbortError();
   const float* matrix = peer_->Gather({piece.data, piece.stride, piece.columns, piece.begin, rows, width});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -65,6 +66,10 @@ struct RowsView {
   const float* data = nullptr;
   int64_t stride = 0;
 };
+
+/// Takes rows [begin, begin + count) of a matrix: dense, in memory of the processor or of the device that the rank was
+/// connected with (`where`), valid during the call and for what it puts into the device's stream.
+using RowsSink = std::function<void(const float* rows, int64_t begin, int64_t count, Backend where)>;
 
 /// How a collective was made, as the code that made it says. All texts are literals.
 struct CollectiveFacts {
@@ -181,6 +186,8 @@ class Communicator {
   ///   full     rank 0: [rows, full_columns] float32; others: empty
   /// Errors:    kPeer.
   Status GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, std::span<float> full);
+  /// The same by pieces of whole rows, which rank 0 hands to `sink` where they come together.
+  Status GatherColumns(const ColumnRange& local, int64_t rows, int64_t full_columns, const RowsSink& sink);
 
   /// Hands values from rank `from` to rank `to`; where they are one, and on all other ranks, nothing happens.
   ///   values   float32, in memory of the processor: as many on both

@@ -27,7 +27,7 @@ Engine::Engine(const OpenedModel& model, const EngineOptions& options, plan::Lay
       rank_options_(std::move(rank_options)),
       logits_(static_cast<size_t>(layout_.replicas)),
       hidden_(logits_.size()),
-      greedy_(logits_.size()) {
+      drawn_(logits_.size()) {
   for (size_t replica = 0; replica < logits_.size(); ++replica) schedulers_.emplace_back(rank_options_.limits);
 }
 
@@ -171,7 +171,7 @@ Engine::~Engine() {
   }
 }
 
-Status Engine::Submit(sched::Request request) {
+Status Engine::Submit(sched::Request request, RuleAt rules) {
   for (const TokenId token : request.prompt) {
     if (token < 0 || token >= model_.geometry.vocab) {
       return MakeError(Code::kInvalid,
@@ -187,13 +187,14 @@ Status Engine::Submit(sched::Request request) {
                      fmt::format("request: expected a new id, found {} in use", static_cast<int64_t>(id)));
   }
   if (options_.proof.on()) {
-    if (request.logits == sched::LogitsMode::kGreedy) request.logits = sched::LogitsMode::kLast;  // to record them
+    if (request.logits == sched::LogitsMode::kDrawn) request.logits = sched::LogitsMode::kLast;  // to record them
     NoteRequest(request, replica);
   }
   const bool elsewhere = options_.fault.kind == comm::FaultKind::kOtherReplica;
   const size_t computes = elsewhere ? (replica + 1) % schedulers_.size() : replica;
   TRY(schedulers_[computes].Submit(std::move(request)));
   replica_of_[id] = computes;
+  if (rules) rules_.emplace(id, std::move(rules));
   return {};
 }
 
@@ -213,6 +214,7 @@ void Engine::Finish(SeqId id) {
   CHECK(found != replica_of_.end());
   schedulers_[found->second].Finish(id);
   replica_of_.erase(found);
+  rules_.erase(id);
 }
 
 const sched::Sequence& Engine::SequenceOf(SeqId id) const { return *schedulers_[replica_of_.at(id)].Find(id); }
@@ -296,6 +298,7 @@ Result<bool> Engine::RunStep(const SpanSink& sink, const SpanPreview& preview) {
   step_tokens_ = 0;
   for (sched::Scheduler& scheduler : schedulers_) {
     joint_.plans.push_back(scheduler.Next());
+    SetRules(&joint_.plans.back());
     step_tokens_ += static_cast<int64_t>(joint_.plans.back().tokens.size());
   }
   times_.schedule_us += NowUs() - begin;
@@ -314,6 +317,15 @@ Result<bool> Engine::RunStep(const SpanSink& sink, const SpanPreview& preview) {
   return true;
 }
 
+// Sets how the step's tokens are drawn, each at the position behind its span.
+void Engine::SetRules(sched::StepPlan* plan) const {
+  for (const sched::Span& span : plan->spans) {
+    const std::optional<size_t> row = plan->DrawnOf(span);
+    const auto rules = rules_.find(span.seq);
+    if (row && rules != rules_.end()) plan->rules[*row] = rules->second(int64_t{span.start} + span.count);
+  }
+}
+
 // Runs the step on all ranks.
 Status Engine::Compute() {
   const int64_t planned = NowUs();
@@ -324,10 +336,10 @@ Status Engine::Compute() {
     const sched::StepPlan& plan = joint_.plans[replica];
     logits_[replica].resize(static_cast<size_t>(plan.logits_rows * geometry.vocab));
     hidden_[replica].resize(plan.tokens.size() * width);
-    greedy_[replica].resize(plan.greedy.size());
-    outputs.push_back({logits_[replica], hidden_[replica], greedy_[replica]});
+    drawn_[replica].resize(plan.drawn.size());
+    outputs.push_back({logits_[replica], hidden_[replica], drawn_[replica]});
     times_.logits_rows += plan.logits_rows;
-    times_.greedy_rows += static_cast<int64_t>(plan.greedy.size());
+    times_.drawn_rows += static_cast<int64_t>(plan.drawn.size());
   }
   TRY(worker_->Announce(&joint_));
   const Status ran = worker_->RunStep(joint_, outputs);
@@ -350,10 +362,10 @@ Result<std::vector<sched::SampledToken>> Engine::Sample(const SpanSink& sink, co
   std::vector<ShownSpan> all;
   for (const sched::Span& span : plan.spans) {
     SpanOutput output;
-    if (const std::optional<size_t> row = plan.GreedyOf(span)) {
-      const uint64_t key = greedy_[shown_][*row];
+    if (const std::optional<size_t> row = plan.DrawnOf(span)) {
+      const uint64_t key = drawn_[shown_][*row];
       CHECK(key != 0);  // some rank has a token
-      output.greedy = {kernels::ArgmaxToken(key), kernels::ArgmaxLogit(key)};
+      output.drawn = {kernels::ArgmaxToken(key), kernels::ArgmaxLogit(key)};
     } else if (span.logits_count > 0) {
       output.logits = {logits_[shown_].data() + span.logits_begin * vocab,
                        static_cast<size_t>(span.logits_count * vocab)};

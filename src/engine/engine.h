@@ -59,15 +59,15 @@ struct EngineTimes {
   int64_t sample_us = 0;               // in the SpanPreview: from logits to tokens, all steps
   int64_t deliver_us = 0;              // in the SpanSink: from tokens to texts and those who read them, all steps
   int64_t logits_rows = 0;             // whole rows of logits
-  int64_t greedy_rows = 0;             // rows of which only the greedy token came
+  int64_t drawn_rows = 0;              // rows of which only a token came
   std::vector<int64_t> collective_us;  // of forward_us, by rank: exchanging with others, waiting for them included
 };
 
 /// What a step computed for the last rows of one span. Exactly one of the two.
 struct SpanOutput {
-  std::span<const float> logits;               // [logits_count, V] float32, valid during the call
-  std::optional<sampling::TokenLogit> greedy;  // for sampling::Greedy: where sched::LogitsMode::kGreedy was asked for,
-                                               // unless the run is recorded, and so are its logits
+  std::span<const float> logits;              // [logits_count, V] float32, valid during the call
+  std::optional<sampling::TokenLogit> drawn;  // for sampling::TokenOf: where sched::LogitsMode::kDrawn was asked for,
+                                              // unless the run is recorded, and so are its logits
 };
 
 /// Looks at what came of one span and gives the sequence's next token when one is wanted.
@@ -86,6 +86,9 @@ struct ShownSpan {
 /// can have done at once (Engine::ParallelFor).
 using SpanPreview = std::function<void(std::span<const ShownSpan>)>;
 
+/// The rule by which the token at a position of a sequence is drawn.
+using RuleAt = std::function<DrawRule(int64_t position)>;
+
 /// A model on N ranks. One thread uses it.
 class Engine {
  public:
@@ -99,8 +102,10 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  /// Queues a request.  Errors: kCapacity with the numbers when it cannot fit.
-  Status Submit(sched::Request request);
+  /// Queues a request.
+  ///   rules    for sched::LogitsMode::kDrawn; empty: the best token everywhere
+  /// Errors:    kCapacity with the numbers when it cannot fit.
+  Status Submit(sched::Request request, RuleAt rules = {});
   /// Ends a sequence.
   void Finish(SeqId id);
 
@@ -171,6 +176,7 @@ class Engine {
   Result<std::vector<RankGroups>> MakeGroups();
   Status StartRanks(const LoadProgress& progress);
   Result<bool> RunStep(const SpanSink& sink, const SpanPreview& preview);
+  void SetRules(sched::StepPlan* plan) const;
   Status Compute();
   Result<std::vector<sched::SampledToken>> Sample(const SpanSink& sink, const SpanPreview& preview);
   Status CheckRange() const;
@@ -187,12 +193,13 @@ class Engine {
   const RankOptions rank_options_;
   std::deque<sched::Scheduler> schedulers_;  // by replica; they never move
   std::map<SeqId, size_t> replica_of_;       // of every sequence that has not been finished
+  std::map<SeqId, RuleAt> rules_;            // of those that have rules
   std::unique_ptr<comm::Group> group_;       // of all ranks
   std::unique_ptr<Ranks> ranks_;
   std::unique_ptr<RankWorker> worker_;               // rank 0's
   JointStep joint_;                                  // the current step
   std::vector<std::vector<float>> logits_, hidden_;  // by replica
-  std::vector<std::vector<uint64_t>> greedy_;        // by replica
+  std::vector<std::vector<uint64_t>> drawn_;         // by replica
   size_t shown_ = 0;                                 // the replica whose output the sink is given
   int64_t step_tokens_ = 0;
   std::optional<Error> failure_;           // of the step that failed

@@ -12,9 +12,9 @@
 namespace trivet::engine {
 namespace {
 
-// Whether a request needs nothing of logits but which is the largest.
-bool GreedyIsAll(const GenerationRequest& request) {
-  return sampling::IsGreedy(request.sampling) && !request.logprobs && request.constraint == nullptr &&
+// Whether a request needs nothing of logits but a token that is drawn from them.
+bool TokenIsAll(const GenerationRequest& request) {
+  return sampling::IsRuled(request.sampling) && !request.logprobs && request.constraint == nullptr &&
          request.min_tokens == 0;
 }
 
@@ -55,9 +55,12 @@ Result<int64_t> Generator::Submit(GenerationRequest request) {
   sequence.prompt = request.prompt;
   sequence.priority = request.priority;
   sequence.max_new_tokens = static_cast<int32_t>(*request.max_tokens);
-  if (GreedyIsAll(request)) sequence.logits = sched::LogitsMode::kGreedy;
+  if (TokenIsAll(request)) sequence.logits = sched::LogitsMode::kDrawn;
   if (request.prompt_logprobs) sequence.logits = sched::LogitsMode::kAll;
-  TRY(engine_->Submit(std::move(sequence)));
+  // Seed, choice and position alone: a text does not depend on its place in a batch.
+  TRY(engine_->Submit(std::move(sequence), [params = request.sampling, choice = request.choice](int64_t position) {
+    return sampling::RuleOf(params, choice, position);
+  }));
   text::StreamingDetokenizer detokenizer(tokenizer_, !request.special_tokens);
   auto active = std::unique_ptr<Active>(
       new Active{std::move(request), {}, {}, std::move(detokenizer), std::move(stop), std::nullopt});
@@ -124,15 +127,14 @@ grammar::TokenMask Generator::Allowed(Active* active) const {
 Result<sampling::SampleResult> Generator::Sample(const Active& active, const SpanOutput& output,
                                                  grammar::TokenMask allowed) const {
   const int64_t vocab = engine_->model().geometry.vocab;
-  if (output.greedy) {
-    TRY_ASSIGN(const TokenId token, sampling::Greedy(*output.greedy, vocab));
+  if (output.drawn) {
+    TRY_ASSIGN(const TokenId token, sampling::TokenOf(*output.drawn, vocab));
     return sampling::SampleResult{token, 0, {}};
   }
   const Generation& generation = active.generation;
   const auto position = static_cast<int64_t>(generation.prompt.size() + generation.tokens.size());
   sampling::SamplingParams params = active.request.sampling;
   if (!active.request.logprobs) params.logprobs = -1;
-  // Seed, choice and position alone: a text does not depend on its place in a batch.
   return sampling::Sample(output.logits.last(static_cast<size_t>(vocab)), params, active.history, active.request.choice,
                           position, allowed);
 }

@@ -83,11 +83,11 @@ std::vector<int64_t> GlobalTokens(const sched::StepPlan& plan) {
   return tokens;
 }
 
-// Who keeps which of the head's rows: those of logits, and the greedy ones behind them.
+// Who keeps which of the head's rows: those of logits, and the drawn ones behind them.
 std::vector<comm::RowRun> HeadRuns(const StepShares& keepers) {
   std::vector<comm::RowRun> runs = keepers.logits;
   const int64_t logits = comm::AllRows(runs);
-  for (const comm::RowRun& run : keepers.greedy) runs.push_back({run.rank, logits + run.begin, run.count});
+  for (const comm::RowRun& run : keepers.drawn) runs.push_back({run.rank, logits + run.begin, run.count});
   return runs;
 }
 
@@ -238,16 +238,16 @@ model::StepOutput RankWorker::OwnOutput(const JointStep& step, const Shares& sha
                                         std::span<const model::StepOutput> outputs) {
   const bool first = place_.tp == 0, heads = first && shard_.stage.last;
   const size_t logits = heads ? static_cast<size_t>(shares.computed.logits_rows * opened_.geometry.vocab) : 0;
-  const size_t greedy = heads ? shares.computed.greedy.size() : 0;
+  const size_t drawn = heads ? shares.computed.drawn.size() : 0;
   const int64_t layers = step.hidden && (first || rows_.dealt) ? shard_.stage.layers() : 0;
   const size_t hidden = shares.kept.tokens.size() * static_cast<size_t>(layers * opened_.geometry.hidden);
   if (!outputs.empty() && shares.kept.tokens.size() == step.plans[0].tokens.size()) {
-    return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden), outputs[0].greedy.first(greedy)};
+    return {outputs[0].logits.first(logits), outputs[0].hidden.first(hidden), outputs[0].drawn.first(drawn)};
   }
   logits_.resize(logits);
   hidden_.resize(hidden);
-  greedy_.resize(greedy);
-  return {logits_, hidden_, greedy_};
+  drawn_.resize(drawn);
+  return {logits_, hidden_, drawn_};
 }
 
 // Brings what the stages of all replicas have to rank 0, replica after replica.
@@ -263,7 +263,7 @@ Status RankWorker::Collect(const JointStep& step, std::span<const model::StepOut
     const StepShares heads = SharesOf(step.plans[d], computes);
     TRY(CollectRows(heads.logits, {0, 0, last, replica}, opened_.geometry.vocab, all.logits, own.logits));
     constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
-    TRY(CollectRows(heads.greedy, {0, 0, last, replica}, kWords, WordsOf(all.greedy), WordsOf(own.greedy)));
+    TRY(CollectRows(heads.drawn, {0, 0, last, replica}, kWords, WordsOf(all.drawn), WordsOf(own.drawn)));
     if (step.hidden) TRY(CollectHidden(replica, SharesOf(step.plans[d], keeps).tokens, all.hidden, own.hidden));
     if (log_ != nullptr && !outputs.empty()) log_->KeepLogits(LogitsTokens(step.plans[d]), all.logits);
   }
@@ -343,10 +343,10 @@ Status RankWorker::Compute(const sched::StepPlan& plan, const Shares& shares, co
                        plan.pages,
                        rows,
                        {whole, shares.computers.tokens, plan.head_rows()},
-                       shares.kept.greedy,
+                       shares.kept.drawn,
                        shares.keepers.tokens,
                        heads,
-                       static_cast<int64_t>(shares.computed.greedy.size())},
+                       share.rules},
                       output));
   for (const sched::StateCopy& copy : plan.saves) caches_.CopyState(copy.from, copy.to);
   return {};

@@ -154,7 +154,7 @@ class RankWorker {
   const plan::RankShard& shard_;
   std::unique_ptr<model::Model> model_;
   std::vector<float> logits_, hidden_;  // on their way to rank 0
-  std::vector<uint64_t> greedy_;        // these, too
+  std::vector<uint64_t> drawn_;         // these, too
   int64_t steps_ = 0;
 };
 

@@ -46,7 +46,7 @@ StepShares SharesOf(const sched::StepPlan& plan, const Owner& owner_of) {
   ForEachPart(plan, owner_of, [&](int64_t owner, const sched::Span& part) {
     AddRows(owner, part.token_begin, part.count, &shares.tokens);
     AddRows(owner, part.logits_begin, part.logits_count, &shares.logits);
-    if (const auto index = plan.GreedyOf(part)) AddRows(owner, static_cast<int64_t>(*index), 1, &shares.greedy);
+    if (const auto index = plan.DrawnOf(part)) AddRows(owner, static_cast<int64_t>(*index), 1, &shares.drawn);
   });
   return shares;
 }
@@ -62,7 +62,10 @@ sched::StepPlan ShareOf(const sched::StepPlan& plan, const Owner& owner_of, int6
     own.logits_begin = share.logits_rows;
     share.tokens.insert(share.tokens.end(), from, from + part.count);
     share.logits_rows += part.logits_count;
-    if (plan.GreedyOf(part)) share.greedy.push_back(static_cast<int32_t>(share.tokens.size()) - 1);
+    if (const auto index = plan.DrawnOf(part)) {
+      share.drawn.push_back(static_cast<int32_t>(share.tokens.size()) - 1);
+      share.rules.push_back(plan.rules[*index]);
+    }
     share.spans.push_back(own);
   });
   return share;

@@ -22,7 +22,7 @@ using Owner = std::function<int64_t(int64_t position)>;
 struct StepShares {
   std::vector<comm::RowRun> tokens;  // of all its tokens
   std::vector<comm::RowRun> logits;  // of all rows whose logits are wanted
-  std::vector<comm::RowRun> greedy;  // of all tokens in StepPlan::greedy
+  std::vector<comm::RowRun> drawn;   // of all tokens in StepPlan::drawn
 };
 /// How the ranks of a group share out the rows of a step.
 StepShares SharesOf(const sched::StepPlan& plan, const Owner& owner);

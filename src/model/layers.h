@@ -90,22 +90,32 @@ void MlpLayer(const Runtime& runtime, const MlpWeights& weights, std::span<const
 Status MoeLayer(const Runtime& runtime, const MoeWeights& weights, int64_t layer, const KeptRows& rows,
                 const Sums& sums);
 
-/// Logits of the head's rows for the rank's share of the vocabulary, and the greedy tokens of those that ask for them.
+/// What the head leaves.
+struct HeadOutput {
+  std::span<float> local;    // [R, V_local] logits, pads included
+  std::span<uint64_t> keys;  // [R, kernels::kArgmaxParts]
+};
+
+/// Logits of the head's rows for the rank's share of the vocabulary, and the best tokens of those that ask for one;
+/// where the share is the whole vocabulary, the tokens that are drawn.
 ///   x      [O, H] after the last block
-///   local  [R, V_local], pads included
-///   keys   [R, kernels::kArgmaxParts] as kernels::Argmax leaves them
+///   keys   as kernels::Argmax and kernels::Draw leave them
 /// Ranks:   collective over those that cut a layer.  Errors: kPeer.
 Status Head(const Runtime& runtime, const Weights& weights, const StepView& step, std::span<const float> x,
-            std::span<float> local, std::span<uint64_t> keys);
+            const HeadOutput& output);
+
+/// Whether Head draws tokens: some need not be the best, and this rank has all of their logits.
+bool HeadDraws(const Runtime& runtime, const StepView& step);
 
 /// Brings the logits of all ranks of a stage together on its first, pads left out.
 ///   local   [rows, V_local];  logits: first rank: [rows, V]; others: empty
 /// Ranks:   collective.  Errors: kPeer.
 Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float> local, std::span<float> logits);
 
-/// The greedy tokens of all ranks of a stage on its first: of every row the largest key of all.
-///   keys    [G, kernels::kArgmaxParts];  greedy: first rank: [G]; others: empty
+/// The drawn tokens on the first rank of a stage: of every row the largest key of all ranks, which is the best token;
+/// then, where the ranks share out the vocabulary, what is drawn otherwise, from rows that are brought together.
+///   head    the step's logits and keys, as Head leaves them;  drawn: first rank: [G]; others: empty
 /// Ranks:    collective.  Errors: kPeer.
-Status GatherGreedy(const Runtime& runtime, std::span<const uint64_t> keys, std::span<uint64_t> greedy);
+Status GatherDrawn(const Runtime& runtime, const StepView& step, const HeadOutput& head, std::span<uint64_t> drawn);
 
 }  // namespace trivet::model

@@ -13,7 +13,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   // [T, H], of which the first are the rows that this rank keeps.
   const std::span<float> x = runtime_.workspace.Take<float>(step.tokens * runtime_.geometry.hidden);
   const std::span<float> kept = x.first(static_cast<size_t>(step.kept * runtime_.geometry.hidden));
-  const int64_t width = runtime_.shard.vocab.rows, logits = step.rows - step.greedy;
+  const int64_t width = runtime_.shard.vocab.rows, logits = step.rows - step.drawn;
   const HeadOutput head{runtime_.workspace.Take<float>(step.rows * width),
                         runtime_.workspace.Take<uint64_t>(step.rows * kernels::kArgmaxParts)};
   runtime_.comm.BeginStep();
@@ -23,8 +23,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   if (step.whole_rows > 0) runtime_.ReportFlags();
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(kept);
   TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
-  return GatherGreedy(runtime_, head.keys.last(static_cast<size_t>(step.greedy * kernels::kArgmaxParts)),
-                      output.greedy);
+  return GatherDrawn(runtime_, step, head, output.drawn);
 }
 
 // A GPU spends longer on launching the kernels of a short step than on running them.
@@ -36,7 +35,7 @@ bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
 Status Model::Repeat(const StepView& step, const std::function<Status()>& compute) {
   // Decoding changes neither addresses nor sizes as long as as many sequences run.
   device::ReplayClock* const clock = clock_ ? &*clock_ : nullptr;
-  Recording& recording = recordings_[{step.tokens, step.rows}];
+  Recording& recording = recordings_[{step.tokens, step.rows, HeadDraws(runtime_, step)}];
   if (!recording.graph.recorded()) {
     // The first run is an ordinary one: kernels are loaded by their first launch, which cannot be recorded.
     if (recording.runs++ == 0) return compute();
@@ -68,7 +67,7 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
       runtime_.device.Download(hidden.data() + i * state.x.size(), state.x.data(), bytes);
     }
   }
-  return stage.last ? Head(runtime_, weights_, step, state.x, head.local, head.keys) : Status();
+  return stage.last ? Head(runtime_, weights_, step, state.x, head) : Status();
 }
 
 Result<std::span<const float>> Model::Joined(const RowsSite& site, const StepView& step, const Residual& state) const {
@@ -140,7 +139,8 @@ int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankSh
   // Pairs of a token and an expert: gate, up, act, four words of routing, and three of its record.
   const int64_t pairs = moe.top_k * (3 * shard.experts.channels.width + 4 + 3) + 1;
   const int64_t mlp = 3 * std::max(shard.mlp.width, shard.shared.width) + pairs + (moe.experts + 1) + 1;
-  const int64_t head = size.rows * (2 * hidden + shard.vocab.rows + 2 * kernels::kArgmaxParts);
+  // Of a row of the head besides: a key and its number, where rows come together to be drawn from.
+  const int64_t head = size.rows * (2 * hidden + shard.vocab.rows + 2 * kernels::kArgmaxParts + 3);
   const auto slots = static_cast<int64_t>(shard.experts.slots.size()) + 1;
   // Norms, router's logits and last norms of all rows, where a rank keeps a part of them.
   const int64_t joined = size.dealt * (hidden + moe.experts + 1) + (size.dealt > 0 ? size.rows * hidden : 0);

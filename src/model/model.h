@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,9 +21,9 @@ namespace trivet::model {
 
 /// What a step leaves behind besides caches.
 struct StepOutput {
-  std::span<float> logits;          // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
-  std::span<float> hidden;          // [the stage's layers][O, H] float32 after every block, or empty when nobody asked
-  std::span<uint64_t> greedy = {};  // where the logits are: [G] greedy tokens, keys of kernels::Argmax
+  std::span<float> logits;         // first rank of the last stage: [L, V] float32, true vocabulary; other ranks: empty
+  std::span<float> hidden;         // [the stage's layers][O, H] float32 after every block, or empty when nobody asked
+  std::span<uint64_t> drawn = {};  // where the logits are: [G] drawn tokens, as kernels::ArgmaxKey
 };
 
 /// What goes from block to block: the residual stream and its norm, [O, H], memory for the norms of all rows where this
@@ -32,12 +33,14 @@ struct Residual {
   Sums sums;
 };
 
+struct HeadOutput;
+
 /// A model's shard, immutable after binding.
 class Model {
  public:
   Model(const Runtime& runtime, Weights weights) : runtime_(runtime), weights_(std::move(weights)) {}
 
-  /// Computes the stage's layers of one step: T tokens in, logits or greedy tokens out of the last stage; caches move
+  /// Computes the stage's layers of one step: T tokens in, logits or drawn tokens out of the last stage; caches move
   /// on. Ranks:   collective over a stage; stages hand on their rows. Errors:  kPeer.
   Status Forward(const StepTokens& tokens, const StepOutput& output);
 
@@ -58,12 +61,6 @@ class Model {
     int64_t runs = 0;
   };
 
-  // What the head leaves: logits of its rows for the rank's share of the vocabulary, and keys of kernels::Argmax.
-  struct HeadOutput {
-    std::span<float> local;
-    std::span<uint64_t> keys;
-  };
-
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
@@ -78,7 +75,8 @@ class Model {
 
   const Runtime runtime_;
   const Weights weights_;
-  std::map<std::pair<int64_t, int64_t>, Recording> recordings_;  // by tokens and rows of the head
+  // By tokens, rows of the head, and whether tokens are drawn from these.
+  std::map<std::tuple<int64_t, int64_t, bool>, Recording> recordings_;
   std::optional<device::ReplayClock> clock_;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/step_view.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -32,17 +33,20 @@ std::vector<float> Angles(const plan::RopeTable& table, const StepTokens& step) 
 // The rows of the head: those whose logits are handed out stand first, so that they are one block.
 struct HeadRows {
   std::vector<int32_t> tokens, argmax;  // as in StepView
-  int64_t greedy = 0;
+  std::vector<DrawRule> rules;          // these, too
+  int64_t drawn = 0;
 };
 
 HeadRows HeadRowsOf(const StepTokens& step, bool keeps_all) {
   HeadRows head;
   head.tokens.assign(step.logits_rows.begin(), step.logits_rows.end());
-  head.tokens.insert(head.tokens.end(), step.greedy_rows.begin(), step.greedy_rows.end());
+  head.tokens.insert(head.tokens.end(), step.drawn_rows.begin(), step.drawn_rows.end());
   const int64_t rows = keeps_all ? static_cast<int64_t>(head.tokens.size()) : comm::AllRows(step.head_keepers);
-  head.greedy = keeps_all ? static_cast<int64_t>(step.greedy_rows.size()) : step.greedy;
-  head.argmax.assign(static_cast<size_t>(rows - head.greedy), -1);
-  for (int64_t row = rows - head.greedy; row < rows; ++row) head.argmax.push_back(static_cast<int32_t>(row));
+  head.drawn = static_cast<int64_t>(step.rules.size());
+  head.argmax.assign(static_cast<size_t>(rows - head.drawn), -1);
+  for (int64_t row = rows - head.drawn; row < rows; ++row) head.argmax.push_back(static_cast<int32_t>(row));
+  head.rules.resize(head.argmax.size() - step.rules.size());
+  head.rules.insert(head.rules.end(), step.rules.begin(), step.rules.end());
   return head;
 }
 
@@ -99,7 +103,9 @@ StepView SizesOf(const Runtime& runtime, const StepTokens& step, const HeadRows&
   view.kept_rows = static_cast<int64_t>(head.tokens.size());
   view.kept = runtime.comm.HasAll(step.keepers) ? view.tokens : comm::RowsOf(step.keepers, runtime.comm.rank());
   view.rows = static_cast<int64_t>(head.argmax.size());
-  view.greedy = head.greedy;
+  view.drawn = head.drawn;
+  view.drawn_rules = step.rules;
+  view.ruled = std::count_if(step.rules.begin(), step.rules.end(), [](const DrawRule& r) { return !r.TakesBest(); });
   view.keepers = step.keepers;
   view.head_keepers = step.head_keepers;
   for (const kernels::TokenSpan& span : step.spans) {
@@ -119,6 +125,7 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   const size_t ids = staging.Add(step.tokens);
   const size_t rows = staging.Add(std::span<const int32_t>(head.tokens));
   const size_t argmax = staging.Add(std::span<const int32_t>(head.argmax));
+  const size_t rules = staging.Add(std::span<const DrawRule>(head.rules));
   std::vector<size_t> angles;
   for (const plan::RopeTable& table : runtime.geometry.ropes) {
     angles.push_back(staging.Add(std::span<const float>(Angles(table, step))));
@@ -154,6 +161,7 @@ StepView StageStep(const Runtime& runtime, const StepTokens& step) {
   view.own = lists_at(own);
   view.head_rows = reinterpret_cast<const int32_t*>(there + rows);
   view.argmax_rows = reinterpret_cast<const int32_t*>(there + argmax);
+  view.rules = reinterpret_cast<const DrawRule*>(there + rules);
   for (size_t i = 0; i < angles.size(); ++i) {
     const auto half = static_cast<int64_t>(runtime.geometry.ropes[i].frequencies.size());
     const auto* cos = reinterpret_cast<const float*>(there + angles[i]);
@@ -167,12 +175,13 @@ int64_t StagedBytes(const plan::Geometry& geometry, const StepSize& size) {
   constexpr auto kSpan = static_cast<int64_t>(sizeof(kernels::TokenSpan));
   std::set<int64_t> windows{0};  // each has a ring of its own size at most
   for (const plan::LayerGeometry& layer : geometry.layers) windows.insert(layer.window);
-  int64_t words = 1 + 2;  // of a token: its id, its row of the head, whether its greedy token is wanted
+  // Of a token: its id, its row of the head, whether a token is drawn from it and how.
+  int64_t words = 1 + 2 + static_cast<int64_t>(sizeof(DrawRule)) / 4;
   for (const plan::RopeTable& rope : geometry.ropes) words += 2 * static_cast<int64_t>(rope.frequencies.size());
   // A step has no more spans than tokens, and neither has a rank's share of it.
   const int64_t bytes =
       4 * words * size.tokens + static_cast<int64_t>(windows.size()) * (2 * kSpan * size.tokens + 4 * size.pages);
-  return bytes + 64 * (5 + static_cast<int64_t>(geometry.ropes.size() + 3 * windows.size()));  // each array rounded up
+  return bytes + 64 * (6 + static_cast<int64_t>(geometry.ropes.size() + 3 * windows.size()));  // each array rounded up
 }
 
 }  // namespace trivet::model

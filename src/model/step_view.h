@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/draw_rule.h"
 #include "base/ids.h"
 #include "comm/communicator.h"
 #include "kernels/token_span.h"
@@ -29,11 +30,11 @@ struct StepTokens {
   std::span<const int32_t> pages;             // of all spans, also of the whole step, one behind the other
   std::span<const int32_t> logits_rows;       // [P] kept rows whose logits are wanted, ascending
   WholeStep whole;
-  std::span<const int32_t> greedy_rows = {};        // kept rows of which only the greedy token is wanted, ascending
+  std::span<const int32_t> drawn_rows = {};         // kept rows of which only a token is wanted, ascending
   std::span<const comm::RowRun> keepers = {};       // which rank of those that cut a layer keeps which of the T rows
                                                     // between sums: none: every rank all
   std::span<const comm::RowRun> head_keepers = {};  // and of the R rows of the head
-  int64_t greedy = 0;                               // and where that is given, G: of R, the greedy ones
+  std::span<const DrawRule> rules = {};             // [G] of those of the R rows of which only a token is wanted
 };
 
 /// The largest step.
@@ -68,21 +69,24 @@ struct SpanLists {
 
 /// The same step where kernels read it. Sizes and runs are the host's; what pointers and spans lead to is the device's.
 struct StepView {
-  int64_t tokens = 0;                    // T
-  int64_t rows = 0;                      // R = L + G, of the head: those whose logits are wanted, then the greedy ones
-  int64_t greedy = 0;                    // G
-  int64_t kept = 0;                      // O: of T, those that this rank keeps between sums
-  int64_t kept_rows = 0;                 // P: of R, those that this rank keeps
-  const TokenId* ids = nullptr;          // [T]
-  SpanLists own;                         // of the T tokens
-  const int32_t* head_rows = nullptr;    // [P] of the O rows
-  const int32_t* argmax_rows = nullptr;  // [R] L times -1, then L to R - 1: the head's rows whose argmax is wanted
-  std::vector<RopeAngles> ropes;         // by rope table of the geometry
-  int64_t key_visits = 0;                // pairs of a token and a key that attention without a window meets
-  int64_t whole_tokens = 0;              // of the context group
-  int64_t whole_rows = 0;                // and rows of the head
-  SpanLists whole;                       // of them
-  std::span<const comm::RowRun> runs;    // and who computes them
+  int64_t tokens = 0;                     // T
+  int64_t rows = 0;                       // R = L + G, of the head: those whose logits are wanted, then the drawn ones
+  int64_t drawn = 0;                      // G, of which only a token is wanted
+  int64_t ruled = 0;                      // of G, those whose token need not be the best
+  int64_t kept = 0;                       // O: of T, those that this rank keeps between sums
+  int64_t kept_rows = 0;                  // P: of R, those that this rank keeps
+  const TokenId* ids = nullptr;           // [T]
+  SpanLists own;                          // of the T tokens
+  const int32_t* head_rows = nullptr;     // [P] of the O rows
+  const int32_t* argmax_rows = nullptr;   // [R] L times -1, then L to R - 1: the head's rows whose argmax is wanted
+  const DrawRule* rules = nullptr;        // [R] by which a token is drawn
+  std::span<const DrawRule> drawn_rules;  // those of G, on the host
+  std::vector<RopeAngles> ropes;          // by rope table of the geometry
+  int64_t key_visits = 0;                 // pairs of a token and a key that attention without a window meets
+  int64_t whole_tokens = 0;               // of the context group
+  int64_t whole_rows = 0;                 // and rows of the head
+  SpanLists whole;                        // of them
+  std::span<const comm::RowRun> runs;     // and who computes them
   std::span<const comm::RowRun> keepers, head_keepers;  // as in StepTokens
 };
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/draw.h"
 #include "sampling/random.h"
 
 namespace trivet::sampling {
@@ -15,22 +16,18 @@ namespace {
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 constexpr uint32_t kDrawSlot = 0;
 
-// The only elementary functions of this module.
+// Of log-probabilities alone: they decide nothing.
 double Exp(double x) { return std::exp(x); }
 double Log(double x) { return std::log(x); }
 
 struct Candidate {
   TokenId token = 0;
   float logit = 0;
-  double weight = 0;  // probability relative to the best token
 };
 
-// The one order of candidates. Each filter keeps a prefix of it, hence filters may run in any order that is fast.
 bool Better(const Candidate& a, const Candidate& b) {
   return a.logit != b.logit ? a.logit > b.logit : a.token < b.token;
 }
-
-bool ByToken(const Candidate& a, const Candidate& b) { return a.token < b.token; }
 
 // The k best tokens that are not forbidden, in no particular order.
 std::vector<Candidate> Best(std::span<const float> logits, size_t k) {
@@ -42,7 +39,7 @@ std::vector<Candidate> Best(std::span<const float> logits, size_t k) {
   best.reserve(heap ? k : logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] == kForbidden) continue;
-    const Candidate candidate{static_cast<TokenId>(i), logits[i], 0};
+    const Candidate candidate{static_cast<TokenId>(i), logits[i]};
     if (!heap) {
       best.push_back(candidate);
     } else if (best.size() < k) {
@@ -59,66 +56,6 @@ std::vector<Candidate> Best(std::span<const float> logits, size_t k) {
     best.resize(k);
   }
   return best;
-}
-
-// Keeps the smallest prefix, best first, whose mass reaches p. Sorts in blocks: most often one block is enough.
-///   candidates  in ascending order of tokens, which fixes the order of the sum
-void KeepTopP(double p, std::vector<Candidate>* candidates) {
-  double total = 0;
-  for (const Candidate& candidate : *candidates) total += candidate.weight;
-  const auto begin = candidates->begin();
-  const auto size = static_cast<std::ptrdiff_t>(candidates->size());
-  double mass = 0;
-  std::ptrdiff_t block = 256;
-  for (std::ptrdiff_t sorted = 0; sorted < size; block *= 4) {
-    const std::ptrdiff_t end = std::min(size, sorted + block);
-    if (end < size) std::nth_element(begin + sorted, begin + end, candidates->end(), Better);
-    std::sort(begin + sorted, begin + end, Better);
-    while (sorted < end) {
-      mass += begin[sorted++].weight;
-      if (mass >= p * total) {
-        candidates->resize(static_cast<size_t>(sorted));
-        return;
-      }
-    }
-  }
-}
-
-// Inverse of the cumulative distribution in ascending order of tokens, whatever filters ran: a filter that removes
-// nothing changes nothing.
-TokenId Draw(std::span<const Candidate> candidates, double uniform) {
-  double total = 0;
-  for (const Candidate& candidate : candidates) total += candidate.weight;
-  const double target = uniform * total;
-  double mass = 0;
-  TokenId last = 0;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.weight == 0) continue;
-    mass += candidate.weight;
-    last = candidate.token;
-    if (mass > target) break;  // rounding of uniform * total may leave it equal to the total: then the last one
-  }
-  return last;
-}
-
-TokenId SampleFiltered(std::span<const float> logits, const SamplingParams& params, float best, double uniform) {
-  const size_t k = params.top_k > 0 ? static_cast<size_t>(params.top_k) : logits.size();
-  std::vector<Candidate> candidates = Best(logits, std::min(k, logits.size()));
-  for (Candidate& candidate : candidates) {
-    candidate.weight = Exp((static_cast<double>(candidate.logit) - static_cast<double>(best)) / params.temperature);
-  }
-  if (params.min_p > 0) std::erase_if(candidates, [&](const Candidate& c) { return c.weight < params.min_p; });
-  const auto sort_by_token = [&] {
-    if (!std::is_sorted(candidates.begin(), candidates.end(), ByToken)) {
-      std::sort(candidates.begin(), candidates.end(), ByToken);
-    }
-  };
-  sort_by_token();
-  if (params.top_p < 1) {
-    KeepTopP(params.top_p, &candidates);
-    sort_by_token();
-  }
-  return Draw(candidates, uniform);
 }
 
 Error OutsideVocabulary(const char* what, TokenId token, size_t size) {
@@ -180,6 +117,16 @@ Status CheckLogits(std::span<const float> logits) {
     if (!IsLogit(logits[i])) return NoLogit(logits[i], i, logits.size());
   }
   return {};
+}
+
+// The token that a rule gives.
+TokenId DrawBy(const DrawRule& rule, std::span<const float> logits, const TokenLogit& best) {
+  uint64_t key = kernels::ArgmaxKey(best.logit, best.token);
+  const int32_t row = 0;
+  const auto n = static_cast<int64_t>(logits.size());
+  static const kernels::KernelRow<kernels::Draw>* const draw = kernels::Select<kernels::Draw>(kernels::CpuTarget(), "");
+  draw->run({logits.data(), n, n, &row, &rule, &key, 1, 0, 1});
+  return kernels::ArgmaxToken(key);
 }
 
 void AddLogprobs(std::span<const float> logits, int count, SampleResult* result) {
@@ -245,11 +192,21 @@ TokenId Greatest(std::span<const float> logits) {
   return static_cast<TokenId>(std::find(logits.begin(), logits.end(), best) - logits.begin());
 }
 
-bool IsGreedy(const SamplingParams& params) {
-  return params.temperature < kGreedyTemperature && params.logit_bias.empty() && !HasPenalty(params);
+bool IsRuled(const SamplingParams& params) { return params.logit_bias.empty() && !HasPenalty(params); }
+
+DrawRule RuleOf(const SamplingParams& params, uint64_t request, int64_t position) {
+  if (params.temperature < kGreedyTemperature) return {};
+  DrawRule rule;
+  constexpr auto kOne = static_cast<double>(kDrawOne);
+  rule.uniform = static_cast<uint64_t>(UniformDouble({params.seed, request, position, kDrawSlot}) * kOne);
+  rule.top_p = static_cast<uint64_t>(std::ceil(params.top_p * kOne));
+  rule.scale = static_cast<float>(1 / params.temperature);
+  rule.min_weight = static_cast<uint32_t>(std::ceil(params.min_p * static_cast<double>(kernels::kBestWeight)));
+  rule.top_k = static_cast<int32_t>(std::clamp<int64_t>(params.top_k, 0, std::numeric_limits<int32_t>::max()));
+  return rule;
 }
 
-Result<TokenId> Greedy(const TokenLogit& found, int64_t vocab) {
+Result<TokenId> TokenOf(const TokenLogit& found, int64_t vocab) {
   const auto size = static_cast<size_t>(vocab);
   if (!IsLogit(found.logit)) return NoLogit(found.logit, static_cast<size_t>(found.token), size);
   if (found.logit == kForbidden) return NoneAllowed(size);
@@ -277,12 +234,7 @@ Result<SampleResult> Sample(std::span<const float> logits, const SamplingParams&
   if (best == kForbidden) return NoneAllowed(logits.size());
   if (best == std::numeric_limits<float>::infinity()) return CheckLogits(processed).error();  // a penalty overflowed
   SampleResult result;
-  if (params.temperature < kGreedyTemperature) {
-    result.token = greatest;
-  } else {
-    const double uniform = UniformDouble({params.seed, request, position, kDrawSlot});
-    result.token = SampleFiltered(processed, params, best, uniform);
-  }
+  result.token = DrawBy(RuleOf(params, request, position), processed, {greatest, best});
   if (params.logprobs >= 0) AddLogprobs(logits, params.logprobs, &result);
   return result;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// From one row of logits to one token, with its log-probability. A pure function of its arguments: every sum has a
-// fixed order, ties go to the lower id, and the random number is keyed by what it is for.
+// From one row of logits to one token, with its log-probability. A pure function of its arguments: the random number is
+// keyed by what it is for, and how it becomes a token is defined by integers (kernels/draw.h), so that whoever has the
+// logits, on a processor or a GPU, finds the same one.
 //
 // Order: mask, logit bias, repetition penalty, frequency and presence penalty, temperature, min-p, top-k, top-p, draw.
 #pragma once
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/draw_rule.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -62,8 +64,12 @@ struct SampleResult {
 ///   logits   [V] f32 without NaN, V > 0
 TokenId Greatest(std::span<const float> logits);
 
-/// Whether the token is that of the largest logit, whatever has come before: greedy, without bias or penalty.
-bool IsGreedy(const SamplingParams& params);
+/// Whether a rule says how to draw from raw logits, whatever has come before: without bias and penalties.
+bool IsRuled(const SamplingParams& params);
+
+/// That rule; the best token below kGreedyTemperature.
+///   request, position  as in Sample
+DrawRule RuleOf(const SamplingParams& params, uint64_t request, int64_t position);
 
 /// A token and its logit.
 struct TokenLogit {
@@ -71,11 +77,11 @@ struct TokenLogit {
   float logit = 0;
 };
 
-/// The token that Sample would give under IsGreedy, from what was found without it.
-///   found     the token of the largest of all raw logits, the lowest of equals; or that of the first NaN or +infinity
+/// The token that Sample would give under IsRuled, from what was found without it.
+///   found     the token that the rule gives; or that of the first NaN or +infinity; or one of -infinity, when all are
 ///   vocab     number of logits
 /// Errors:     kInvalid as Sample: a NaN or +infinity among the logits, and when every token is forbidden.
-Result<TokenId> Greedy(const TokenLogit& found, int64_t vocab);
+Result<TokenId> TokenOf(const TokenLogit& found, int64_t vocab);
 
 /// What the logits say of a given token.
 ///   logits   [V] f32, raw and finite;  token: in [0, V);  count: of the best to report

@@ -304,12 +304,13 @@ void Scheduler::AddSpan(Sequence* sequence, int32_t count, StepPlan* plan) {
   span.page_begin = static_cast<int32_t>(plan->pages.size());
   span.page_count = PagesFor(end);
   span.logits_begin = plan->logits_rows;
-  const bool greedy = sequence->logits == LogitsMode::kGreedy;
-  span.logits_count = greedy ? 0 : LogitsRows(*sequence, end);
+  const bool drawn = sequence->logits == LogitsMode::kDrawn;
+  span.logits_count = drawn ? 0 : LogitsRows(*sequence, end);
   plan->tokens.insert(plan->tokens.end(), sequence->tokens.begin() + span.start, sequence->tokens.begin() + end);
   plan->pages.insert(plan->pages.end(), sequence->pages.begin(), sequence->pages.begin() + span.page_count);
   plan->logits_rows += span.logits_count;
-  if (greedy && LogitsRows(*sequence, end) > 0) plan->greedy.push_back(static_cast<int32_t>(plan->tokens.size()) - 1);
+  if (drawn && LogitsRows(*sequence, end) > 0) plan->drawn.push_back(static_cast<int32_t>(plan->tokens.size()) - 1);
+  plan->rules.resize(plan->drawn.size());
   plan->spans.push_back(span);
   ReserveSnapshot(sequence, end, plan);
 }

@@ -54,7 +54,7 @@ class Scheduler {
 
   /// Queues a request.
   /// Errors:  kInvalid for an empty prompt, a negative max_new_tokens, an id in use, kNone with max_new_tokens > 0 or
-  /// kGreedy
+  /// kDrawn
   ///          with 0;
   ///          kCapacity when prompt and max_new_tokens exceed max_context or all pages together.
   Status Submit(Request request);

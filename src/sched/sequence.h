@@ -14,10 +14,10 @@ namespace trivet::sched {
 
 /// Which positions produce logits.
 enum class LogitsMode {
-  kNone,    // none: fills the cache only, so max_new_tokens must be 0
-  kLast,    // the last known token, in every step that reaches it
-  kAll,     // every prompt position, once (scoring), then as kLast
-  kGreedy,  // as kLast, but only the token of the largest logit is handed out
+  kNone,   // none: fills the cache only, so max_new_tokens must be 0
+  kLast,   // the last known token, in every step that reaches it
+  kAll,    // every prompt position, once (scoring), then as kLast
+  kDrawn,  // as kLast, but only a token is handed out, drawn by StepPlan::rules
 };
 
 /// A prompt to compute and to continue.

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "base/check.h"
+
 namespace trivet::sched {
 namespace {
 
@@ -18,7 +20,7 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(std::has_unique_object_representations_v<Span> && std::is_trivially_copyable_v<Span>);
 static_assert(std::has_unique_object_representations_v<StateCopy> && std::is_trivially_copyable_v<StateCopy>);
 
-constexpr uint64_t kMagic = 0x33'6e'61'6c'70'76'72'74;  // "trvplan3"; a change of Span or Header changes the digit
+constexpr uint64_t kMagic = 0x34'6e'61'6c'70'76'72'74;  // "trvplan4"; a change of Span or Header changes the digit
 
 struct Header {
   uint64_t magic = kMagic;
@@ -29,7 +31,7 @@ struct Header {
   int64_t logits_rows = 0;
   int64_t restores = 0;
   int64_t saves = 0;
-  int64_t greedy = 0;
+  int64_t drawn = 0;
 };
 
 template <class T>
@@ -55,7 +57,7 @@ Error Malformed(std::string_view what, int64_t expected, int64_t found) {
 // Spans must tile tokens, pages and logits rows in order, without gap or overlap.
 Status CheckSpans(const StepPlan& plan) {
   int64_t token = 0, page = 0, row = 0;
-  size_t greedy = 0;
+  size_t drawn = 0;
   for (const Span& span : plan.spans) {
     if (span.count < 1) return Malformed("a span of at least tokens", 1, span.count);
     if (span.start < 0) return Malformed("a span to start at or after", 0, span.start);
@@ -71,13 +73,13 @@ Status CheckSpans(const StepPlan& plan) {
     token += span.count;
     page += span.page_count;
     row += span.logits_count;
-    if (greedy == plan.greedy.size() || plan.greedy[greedy] != token - 1) continue;
+    if (drawn == plan.drawn.size() || plan.drawn[drawn] != token - 1) continue;
     if (span.logits_count > 0) {
-      return Malformed("logits rows of a span whose greedy token is wanted", 0, span.logits_count);
+      return Malformed("logits rows of a span whose token is drawn", 0, span.logits_count);
     }
-    ++greedy;
+    ++drawn;
   }
-  if (greedy < plan.greedy.size()) return Malformed("a span to end with token", plan.greedy[greedy], token - 1);
+  if (drawn < plan.drawn.size()) return Malformed("a span to end with token", plan.drawn[drawn], token - 1);
   if (token != static_cast<int64_t>(plan.tokens.size())) {
     return Malformed("tokens of all spans", token, static_cast<int64_t>(plan.tokens.size()));
   }
@@ -99,14 +101,15 @@ Status CheckSpans(const StepPlan& plan) {
 
 }  // namespace
 
-std::optional<size_t> StepPlan::GreedyOf(const Span& span) const {
+std::optional<size_t> StepPlan::DrawnOf(const Span& span) const {
   const int32_t last = span.token_begin + span.count - 1;
-  const auto found = std::lower_bound(greedy.begin(), greedy.end(), last);
-  if (found == greedy.end() || *found != last) return std::nullopt;
-  return static_cast<size_t>(found - greedy.begin());
+  const auto found = std::lower_bound(drawn.begin(), drawn.end(), last);
+  if (found == drawn.end() || *found != last) return std::nullopt;
+  return static_cast<size_t>(found - drawn.begin());
 }
 
 std::vector<std::byte> StepPlan::Serialize() const {
+  CHECK(rules.size() == drawn.size());
   Header header;
   header.step = step;
   header.tokens = static_cast<int64_t>(tokens.size());
@@ -115,10 +118,10 @@ std::vector<std::byte> StepPlan::Serialize() const {
   header.logits_rows = logits_rows;
   header.restores = static_cast<int64_t>(restores.size());
   header.saves = static_cast<int64_t>(saves.size());
-  header.greedy = static_cast<int64_t>(greedy.size());
+  header.drawn = static_cast<int64_t>(drawn.size());
   std::vector<std::byte> bytes;
   bytes.reserve(sizeof header + tokens.size() * sizeof(TokenId) + spans.size() * sizeof(Span) +
-                (pages.size() + greedy.size()) * sizeof(int32_t) +
+                (pages.size() + drawn.size()) * sizeof(int32_t) + rules.size() * sizeof(DrawRule) +
                 (restores.size() + saves.size()) * sizeof(StateCopy));
   Append(&header, 1, &bytes);
   Append(spans.data(), spans.size(), &bytes);
@@ -126,7 +129,8 @@ std::vector<std::byte> StepPlan::Serialize() const {
   Append(pages.data(), pages.size(), &bytes);
   Append(restores.data(), restores.size(), &bytes);
   Append(saves.data(), saves.size(), &bytes);
-  Append(greedy.data(), greedy.size(), &bytes);
+  Append(drawn.data(), drawn.size(), &bytes);
+  Append(rules.data(), rules.size(), &bytes);
   return bytes;
 }
 
@@ -142,12 +146,13 @@ Result<StepPlan> StepPlan::Deserialize(std::span<const std::byte> bytes) {
   // Each count is bounded by the bytes that are there before it is multiplied or allocated.
   const int64_t most = std::min<int64_t>(size, std::numeric_limits<int32_t>::max());
   for (const int64_t count :
-       {header.tokens, header.spans, header.pages, header.logits_rows, header.restores, header.saves, header.greedy}) {
+       {header.tokens, header.spans, header.pages, header.logits_rows, header.restores, header.saves, header.drawn}) {
     if (count < 0 || count > most) return Malformed("a count of at most", most, count);
   }
   const int64_t expected = static_cast<int64_t>(sizeof header) + header.spans * static_cast<int64_t>(sizeof(Span)) +
                            header.tokens * static_cast<int64_t>(sizeof(TokenId)) +
-                           (header.pages + header.greedy) * static_cast<int64_t>(sizeof(int32_t)) +
+                           (header.pages + header.drawn) * static_cast<int64_t>(sizeof(int32_t)) +
+                           header.drawn * static_cast<int64_t>(sizeof(DrawRule)) +
                            (header.restores + header.saves) * static_cast<int64_t>(sizeof(StateCopy));
   if (expected != size) return Malformed("bytes", expected, size);
   StepPlan plan;
@@ -158,7 +163,8 @@ Result<StepPlan> StepPlan::Deserialize(std::span<const std::byte> bytes) {
   plan.logits_rows = static_cast<int32_t>(header.logits_rows);
   plan.restores = Take<StateCopy>(header.restores, &bytes);
   plan.saves = Take<StateCopy>(header.saves, &bytes);
-  plan.greedy = Take<int32_t>(header.greedy, &bytes);
+  plan.drawn = Take<int32_t>(header.drawn, &bytes);
+  plan.rules = Take<DrawRule>(header.drawn, &bytes);
   TRY(CheckSpans(plan));
   return plan;
 }

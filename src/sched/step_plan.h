@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/draw_rule.h"
 #include "base/ids.h"
 #include "base/result.h"
 
@@ -45,14 +46,15 @@ struct StepPlan {
   int32_t logits_rows = 0;          // sum of logits_count
   std::vector<StateCopy> restores;  // before the step, in this order
   std::vector<StateCopy> saves;     // after it, in this order
-  // Tokens of which nothing is wanted but what follows them when it is sampled greedily: the last of spans without
+  // Tokens of which nothing is wanted but one that follows them, drawn where the logits are: the last of spans without
   // logits, ascending.
-  std::vector<int32_t> greedy;
+  std::vector<int32_t> drawn;
+  std::vector<DrawRule> rules;  // by which it is drawn, for each of `drawn`
 
   /// Rows that the head computes.
-  int32_t head_rows() const { return logits_rows + static_cast<int32_t>(greedy.size()); }
-  /// The index in `greedy` of the span's last token, or nothing.
-  std::optional<size_t> GreedyOf(const Span& span) const;
+  int32_t head_rows() const { return logits_rows + static_cast<int32_t>(drawn.size()); }
+  /// The index in `drawn` of the span's last token, or nothing.
+  std::optional<size_t> DrawnOf(const Span& span) const;
 
   /// Flat bytes for broadcasting.
   std::vector<std::byte> Serialize() const;

@@ -147,6 +147,15 @@ void GatherAndCompare(Communicator* comm, int64_t rows, const std::vector<int64_
     const auto at = static_cast<int64_t>(i);
     ASSERT_EQ(full[i], value(at / full_columns, at % full_columns)) << rows << " rows of " << full_columns;
   }
+  // By pieces of whole rows.
+  std::vector<float> pieces;
+  const RowsSink sink = [&](const float* matrix, int64_t first, int64_t count, Backend where) {
+    EXPECT_EQ(where, Backend::kCpu);
+    EXPECT_EQ(first * full_columns, std::ssize(pieces));
+    pieces.insert(pieces.end(), matrix, matrix + count * full_columns);
+  };
+  ASSERT_TRUE(comm->GatherColumns({local.data(), stride, columns, begin}, rows, full_columns, sink).ok());
+  ASSERT_EQ(pieces, full);
 }
 
 TEST(GatherColumns, UnevenEmptyAndManyPieces) {

@@ -359,6 +359,22 @@ TEST_F(PeerTransportTest, ColumnsOfAllRanksComeToRankZero) {
           const auto at = static_cast<int64_t>(i);
           ASSERT_EQ(full[i], value(at / columns, at % columns)) << ranks << " ranks, row " << at / columns;
         }
+        std::vector<float> pieces;
+        const RowsSink sink = [&](const float* matrix, int64_t first, int64_t count, Backend where) {
+          EXPECT_EQ(where, columns > 2000000 ? Backend::kCpu : Backend::kCuda) << "a piece holds a row";
+          EXPECT_EQ(first * columns, std::ssize(pieces));
+          pieces.resize(pieces.size() + static_cast<size_t>(count * columns));
+          float* to = pieces.data() + first * columns;
+          if (where == Backend::kCpu) {
+            std::copy_n(matrix, count * columns, to);
+          } else {
+            device.Download(to, matrix, count * columns * static_cast<int64_t>(sizeof(float)));
+          }
+        };
+        const Status in_pieces =
+            comm->GatherColumns({there.As<float>().data(), stride, width, own.begin}, rows, columns, sink);
+        ASSERT_TRUE(in_pieces.ok()) << in_pieces.error().message;
+        ASSERT_EQ(pieces, full);
         ASSERT_TRUE(comm->Wait().ok());  // before `there` changes
       }
       EXPECT_TRUE(comm->Close().ok());

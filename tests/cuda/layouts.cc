@@ -95,9 +95,9 @@ class ModelCheck {
     }
     std::printf(
         "%s, keys and values %s: %lld portable logits are the processor's, %lld exact ones those of one rank and "
-        "within %.2g of it; %lld greedy tokens are those of their logits\n",
+        "within %.2g of it; %lld drawn tokens are those of their logits\n",
         name_.c_str(), cache::KvDtypeName(kv_dtype_), static_cast<long long>(portable), static_cast<long long>(exact),
-        apart, static_cast<long long>(std::exchange(greedy_, 0)));
+        apart, static_cast<long long>(std::exchange(drawn_, 0)));
     std::fflush(stdout);
   }
   // Layouts of one rank count have one result.
@@ -131,23 +131,24 @@ class ModelCheck {
     Result<std::vector<float>> scored = support::ScoreAll(engine->get(), set_);
     if (!scored.ok()) return Fail(what, scored.error().message);
     *logits = std::move(scored).value();
-    return CheckGreedy(what, engine->get());
+    return CheckDrawn(what, engine->get());
   }
-  // Whether greedy tokens that come alone are those of whole logits, beside others and among themselves. Decode steps
-  // are recorded, and these runs share recordings.
-  bool CheckGreedy(const std::string& what, engine::Engine* engine) {
+  // Whether tokens that come alone, greedy and sampled ones, are those of whole logits, beside others and among
+  // themselves. Decode steps are recorded, and these runs share recordings.
+  bool CheckDrawn(const std::string& what, engine::Engine* engine) {
     constexpr int32_t kNew = 12;
     const support::TokenSet prompts(set_.begin(), set_.begin() + 3);
     using enum sched::LogitsMode;
     std::vector<support::TokenSet> runs;
     for (const std::vector<sched::LogitsMode>& modes :
-         {std::vector{kLast, kLast, kLast}, {kGreedy, kLast, kGreedy}, {kGreedy, kGreedy, kGreedy}}) {
-      Result<support::TokenSet> run = support::Continue(engine, prompts, kNew, modes);
+         {std::vector{kLast, kLast, kLast}, {kDrawn, kLast, kDrawn}, {kDrawn, kDrawn, kDrawn}}) {
+      Result<support::TokenSet> run =
+          support::Continue(engine, prompts, kNew, modes, support::WaysToSample(prompts.size()));
       if (!run.ok()) return Fail(what, run.error().message);
       runs.push_back(std::move(run).value());
-      if (runs.back() != runs.front()) return Fail(what, "greedy tokens differ from those of whole logits");
+      if (runs.back() != runs.front()) return Fail(what, "drawn tokens differ from those of whole logits");
     }
-    greedy_ += 3 * 3 * kNew;
+    drawn_ += 3 * 3 * kNew;
     return true;
   }
   // Logits that are equal, if all are.
@@ -170,7 +171,7 @@ class ModelCheck {
   const engine::OpenedModel& model_;
   const support::TokenSet set_;
   int failed_ = 0;
-  int64_t compared_ = 0, greedy_ = 0;
+  int64_t compared_ = 0, drawn_ = 0;
   cache::KvDtype kv_dtype_ = cache::KvDtype::kF32;
 };
 

@@ -297,14 +297,14 @@ TEST_F(Generating, GreedyTokensComeAloneAndAreTheSame) {
     options.layout.ranks = ranks;
     Restart(options);
     const std::vector<Generation> tokens = Generate(alone);
-    EXPECT_EQ(engine_->times().greedy_rows, 3 * 40);
+    EXPECT_EQ(engine_->times().drawn_rows, 3 * 40);
     EXPECT_EQ(engine_->times().logits_rows, 0);
     const std::vector<Generation> logits = Generate(whole);
     EXPECT_EQ(engine_->times().logits_rows, 3 * 40);
     std::vector<GenerationRequest> mixed = alone;
     mixed[1] = whole[1];
     const std::vector<Generation> both = Generate(mixed);
-    EXPECT_EQ(engine_->times().greedy_rows, 5 * 40);
+    EXPECT_EQ(engine_->times().drawn_rows, 5 * 40);
     EXPECT_EQ(engine_->times().logits_rows, 4 * 40);
     for (size_t i = 0; i < alone.size(); ++i) {
       EXPECT_EQ(tokens[i].tokens, logits[i].tokens);
@@ -314,10 +314,46 @@ TEST_F(Generating, GreedyTokensComeAloneAndAreTheSame) {
   }
 }
 
-// Whoever needs more of the logits than which is the largest is given them.
+// The same of requests with temperatures and filters.
+TEST_F(Generating, SampledTokensComeAloneAndAreTheSame) {
+  const std::vector<sampling::SamplingParams> ways = support::WaysToSample(8);
+  std::vector<GenerationRequest> alone, whole;
+  for (size_t i = 0; i < ways.size(); ++i) {
+    alone.push_back(Asking(kQuestion));
+    alone.back().sampling = ways[i];
+    if (i > 0) alone.back().sampling.temperature += 1;  // so that answers differ from the best one
+    alone.back().choice = i;
+    alone.back().ignore_eos = true;
+    alone.back().max_tokens = 20;
+    whole.push_back(alone.back());
+    whole.back().logprobs = true;
+  }
+  for (const int64_t ranks : {1, 3}) {
+    EngineOptions options;
+    options.layout.ranks = ranks;
+    Restart(options);
+    const std::vector<Generation> tokens = Generate(alone);
+    EXPECT_EQ(engine_->times().drawn_rows, 8 * 20);
+    EXPECT_EQ(engine_->times().logits_rows, 0);
+    const std::vector<Generation> logits = Generate(whole);
+    EXPECT_EQ(engine_->times().drawn_rows, 8 * 20);
+    std::vector<GenerationRequest> mixed = alone;
+    for (size_t i = 0; i < mixed.size(); i += 3) mixed[i] = whole[i];
+    const std::vector<Generation> both = Generate(mixed);
+    EXPECT_EQ(engine_->times().drawn_rows, (8 + 5) * 20);
+    int differing = 0;
+    for (size_t i = 0; i < alone.size(); ++i) {
+      EXPECT_EQ(tokens[i].tokens, logits[i].tokens) << i;
+      EXPECT_EQ(both[i].tokens, logits[i].tokens) << i;
+      differing += tokens[i].tokens != tokens[0].tokens;
+    }
+    EXPECT_GE(differing, 3);
+  }
+}
+
+// Whoever needs more of the logits than a token that is drawn from them is given them.
 TEST_F(Generating, LogitsComeToWhoeverNeedsThem) {
   const std::vector<std::function<void(GenerationRequest*)>> needs = {
-      [](GenerationRequest* request) { request->sampling.temperature = 1; },
       [](GenerationRequest* request) { request->sampling.repetition_penalty = 1.1; },
       [](GenerationRequest* request) { request->sampling.frequency_penalty = 0.1; },
       [](GenerationRequest* request) { request->sampling.presence_penalty = 0.1; },
@@ -331,7 +367,7 @@ TEST_F(Generating, LogitsComeToWhoeverNeedsThem) {
     request.max_tokens = 3;
     needs[i](&request);
     Generate({request});
-    EXPECT_EQ(engine_->times().greedy_rows, 0) << i;
+    EXPECT_EQ(engine_->times().drawn_rows, 0) << i;
     EXPECT_GT(engine_->times().logits_rows, static_cast<int64_t>(i)) << i;
   }
 }

@@ -57,17 +57,24 @@ TEST(StepShare, ARanksShareIsAStep) {
   EXPECT_EQ(last.spans[1].page_begin, 1);
 }
 
-TEST(StepShare, GreedyTokensBelongToWhoComputesThem) {
+TEST(StepShare, DrawnTokensBelongToWhoComputesThem) {
   sched::StepPlan plan = TwoSequences();
   for (sched::Span& span : plan.spans) span.logits_begin = span.logits_count = 0;
   plan.logits_rows = 0;
-  plan.greedy = {6, 7};
+  plan.drawn = {6, 7};
+  plan.rules.resize(2);
+  plan.rules[0].uniform = 3;
+  plan.rules[1].uniform = 4;
   using List = std::vector<std::array<int64_t, 3>>;
-  EXPECT_EQ(Flat(SharesOf(plan, kByTwo).greedy), (List{{1, 0, 1}, {2, 1, 1}}));
-  EXPECT_EQ(ShareOf(plan, kByTwo, 0).greedy, std::vector<int32_t>());
-  EXPECT_EQ(ShareOf(plan, kByTwo, 1).greedy, std::vector<int32_t>{2});
-  EXPECT_EQ(ShareOf(plan, kByTwo, 2).greedy, std::vector<int32_t>{2});
-  EXPECT_EQ(ShareOf(plan, kEverybody, 0).greedy, plan.greedy);
+  EXPECT_EQ(Flat(SharesOf(plan, kByTwo).drawn), (List{{1, 0, 1}, {2, 1, 1}}));
+  EXPECT_EQ(ShareOf(plan, kByTwo, 0).drawn, std::vector<int32_t>());
+  EXPECT_EQ(ShareOf(plan, kByTwo, 1).drawn, std::vector<int32_t>{2});
+  EXPECT_EQ(ShareOf(plan, kByTwo, 2).drawn, std::vector<int32_t>{2});
+  EXPECT_EQ(ShareOf(plan, kEverybody, 0).drawn, plan.drawn);
+  EXPECT_EQ(ShareOf(plan, kByTwo, 0).rules, std::vector<DrawRule>());
+  EXPECT_EQ(ShareOf(plan, kByTwo, 1).rules, std::vector<DrawRule>{plan.rules[0]});
+  EXPECT_EQ(ShareOf(plan, kByTwo, 2).rules, std::vector<DrawRule>{plan.rules[1]});
+  EXPECT_EQ(ShareOf(plan, kEverybody, 0).rules, plan.rules);
 }
 
 TEST(StepShare, OfAllRanksIsTheStep) {

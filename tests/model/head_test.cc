@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kernels/reference.h"
 #include "tests/model/rank_fixture.h"
 
 namespace trivet::model {
@@ -72,21 +73,24 @@ TEST(Head, ARankFillsItsOwnColumns) {
 }
 
 // The keys of one rank's part of all rows of `step`.
-std::vector<uint64_t> GreedyOf(const RankFixture& rank, StepTokens step, std::span<const float> x) {
+std::vector<uint64_t> DrawnOf(const RankFixture& rank, StepTokens step, std::span<const float> x,
+                              std::vector<DrawRule> rules = {}) {
   const std::vector<int32_t> rows(step.logits_rows.begin(), step.logits_rows.end());
-  step.greedy_rows = rows;
+  rules.resize(rows.size());
+  step.drawn_rows = rows;
+  step.rules = rules;
   step.logits_rows = {};
   const StepView view = StageStep(rank.runtime(), step);
   std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
-  std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts)), greedy(rows.size());
-  EXPECT_TRUE(Head(rank.runtime(), rank.weights(), view, x, local, keys).ok());
-  EXPECT_TRUE(GatherGreedy(rank.runtime(), keys, greedy).ok());
-  return greedy;
+  std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts)), drawn(rows.size());
+  EXPECT_TRUE(Head(rank.runtime(), rank.weights(), view, x, {local, keys}).ok());
+  EXPECT_TRUE(GatherDrawn(rank.runtime(), view, {local, keys}, drawn).ok());
+  return drawn;
 }
 
 // Whoever has the columns, and whatever pads stand behind them: the largest key of all ranks is the token of the
 // largest logit, the lowest of equals. A cap that flattens all logits makes many equals, zeros nothing else.
-TEST(Head, GreedyTokensAreThoseOfTheLargestLogits) {
+TEST(Head, BestTokensAreThoseOfTheLargestLogits) {
   for (const float cap : {0.0F, 0.125F}) {
     for (const bool zeros : {false, true}) {
       plan::Geometry geometry = SmallGeometry();
@@ -106,7 +110,7 @@ TEST(Head, GreedyTokensAreThoseOfTheLargestLogits) {
           std::vector<uint64_t> best(kTokens);
           for (int64_t r = 0; r < ranks; ++r) {
             const RankFixture rank(geometry, layout, {.rank = r, .tokens = kTokens, .alone = true, .zeros = zeros});
-            const std::vector<uint64_t> own = GreedyOf(rank, sequence.view(), x);
+            const std::vector<uint64_t> own = DrawnOf(rank, sequence.view(), x);
             for (size_t i = 0; i < best.size(); ++i) best[i] = std::max(best[i], own[i]);
           }
           for (size_t i = 0; i < best.size(); ++i) {
@@ -118,6 +122,38 @@ TEST(Head, GreedyTokensAreThoseOfTheLargestLogits) {
       }
     }
   }
+}
+
+// Rules that draw, beside those that take the best: the tokens that the reference draws from the row's logits.
+TEST(Head, DrawnTokensAreThoseOfTheLogits) {
+  const plan::Geometry geometry = SmallGeometry();
+  const std::vector<float> x = Activations(kTokens, geometry.hidden);
+  const OneSequence sequence(kTokens);
+  const RankFixture one(geometry, MakeLayout(geometry, 1), {.tokens = kTokens});
+  std::vector<float> logits(static_cast<size_t>(kTokens * geometry.vocab));
+  ASSERT_TRUE(LogitsOf(one, sequence.view(), x, logits).ok());
+  int64_t other = 0;
+  for (uint64_t step = 0; step < 16; ++step) {
+    const uint64_t uniform = kDrawOne / 16 * step;
+    const std::vector<DrawRule> rules = {{uniform, kDrawOne, 0.1F, 0, 0, 0},
+                                         {uniform, kDrawOne, 0.1F, 0, 5, 0},
+                                         {},
+                                         {uniform, kDrawOne / 2, 1, 0, 0, 0}};
+    const std::vector<uint64_t> drawn = DrawnOf(one, sequence.view(), x, rules);
+    for (size_t i = 0; i < drawn.size(); ++i) {
+      const float* row = logits.data() + static_cast<int64_t>(i) * geometry.vocab;
+      uint64_t key = 0;
+      for (int64_t token = 0; token < geometry.vocab; ++token)
+        key = std::max(key, kernels::ArgmaxKey(row[token], token));
+      const uint64_t best = key;
+      const DrawRule rule = i < rules.size() ? rules[i] : DrawRule{};
+      const int32_t number = 0;
+      kernels::DrawRef({row, geometry.vocab, geometry.vocab, &number, &rule, &key, 1, 0, 1});
+      EXPECT_EQ(drawn[i], key) << "row " << i << ", step " << step;
+      other += key != best;
+    }
+  }
+  EXPECT_GT(other, 20);
 }
 
 // A pad's logit is 0, which is more than the largest of a row whose logits are all negative.
@@ -139,7 +175,7 @@ TEST(Head, PadsOfTheVocabularyNeverWin) {
         const RankFixture rank(geometry, layout, {.rank = r, .tokens = kMany, .alone = true});
         const plan::VocabShard& vocab = layout.shards[static_cast<size_t>(r)].vocab;
         pads += vocab.rows - vocab.real;
-        const std::vector<uint64_t> own = GreedyOf(rank, sequence.view(), x);
+        const std::vector<uint64_t> own = DrawnOf(rank, sequence.view(), x);
         for (size_t i = 0; i < best.size(); ++i) best[i] = std::max(best[i], own[i]);
       }
       for (size_t i = 0; i < best.size(); ++i) {

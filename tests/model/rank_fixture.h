@@ -244,7 +244,7 @@ inline Status LogitsOf(const RankFixture& rank, const StepTokens& step, std::spa
   const StepView view = StageStep(rank.runtime(), step);
   std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
   std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts));
-  TRY(Head(rank.runtime(), rank.weights(), view, x, local, keys));
+  TRY(Head(rank.runtime(), rank.weights(), view, x, {local, keys}));
   return GatherLogits(rank.runtime(), view.rows, local, logits);
 }
 

@@ -57,20 +57,24 @@ TEST(StageStep, KernelsFindTokensSpansPagesAndRows) {
   EXPECT_EQ(step.key_visits, 2 * 65 + 3 * 3);
 }
 
-// Rows whose logits are handed out are one block, and greedy ones stand behind it.
-TEST(StageStep, GreedyRowsStandBehindThoseOfLogits) {
+// Rows whose logits are handed out are one block, and drawn ones stand behind it.
+TEST(StageStep, DrawnRowsStandBehindThoseOfLogits) {
   const plan::Geometry geometry = SmallGeometry();
   const RankFixture rank(geometry, MakeLayout(geometry, 1), {.tokens = 5});
   OneSequence sequence(5);
   sequence.rows = {2, 4};
-  const std::vector<int32_t> greedy = {0, 3};
+  const std::vector<int32_t> drawn = {0, 3};
   StepTokens tokens = sequence.view();
-  tokens.greedy_rows = greedy;
+  const std::vector<DrawRule> rules = {{}, {5, 6, 0.5F, 7, 0, 0}};
+  tokens.drawn_rows = drawn;
+  tokens.rules = rules;
   const StepView step = StageStep(rank.runtime(), tokens);
   EXPECT_EQ(step.rows, 4);
-  EXPECT_EQ(step.greedy, 2);
+  EXPECT_EQ(step.drawn, 2);
   EXPECT_EQ(std::vector(step.head_rows, step.head_rows + 4), (std::vector<int32_t>{2, 4, 0, 3}));
   EXPECT_EQ(std::vector(step.argmax_rows, step.argmax_rows + 4), (std::vector<int32_t>{-1, -1, 2, 3}));
+  EXPECT_EQ(std::vector(step.rules, step.rules + 4), (std::vector<DrawRule>{{}, {}, {}, rules[1]}));
+  EXPECT_EQ(step.ruled, 1);
 }
 
 // A share of a step has its own rows, and spans of the whole step besides, over the same pages.

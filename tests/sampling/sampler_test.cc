@@ -84,37 +84,54 @@ std::vector<double> FirstOf(std::vector<double> p, size_t keep) {
   return p;
 }
 
-TEST(IsGreedy, NeedsTheLargestLogitAlone) {
+TEST(IsRuled, WhatNeedsNothingButRawLogits) {
   SamplingParams params;
-  EXPECT_FALSE(IsGreedy(params));
+  EXPECT_TRUE(IsRuled(params));
   params.temperature = 0;
-  params.top_k = 3, params.top_p = 0.5, params.min_p = 0.1, params.seed = 7;  // keep the largest
-  EXPECT_TRUE(IsGreedy(params));
+  params.top_k = 3, params.top_p = 0.5, params.min_p = 0.1, params.seed = 7;
+  EXPECT_TRUE(IsRuled(params));
   for (double SamplingParams::*penalty :
        {&SamplingParams::repetition_penalty, &SamplingParams::frequency_penalty, &SamplingParams::presence_penalty}) {
     SamplingParams one = params;
     one.*penalty = 1.5;
-    EXPECT_FALSE(IsGreedy(one));
+    EXPECT_FALSE(IsRuled(one));
   }
   params.logit_bias[3] = 0.5F;
-  EXPECT_FALSE(IsGreedy(params));
+  EXPECT_FALSE(IsRuled(params));
+}
+
+TEST(RuleOf, HasTheParametersAsIntegers) {
+  SamplingParams params;
+  params.seed = 7;
+  const auto uniform = static_cast<uint64_t>(UniformDouble({7, 3, 11, 0}) * 0x1p53);
+  EXPECT_EQ(RuleOf(params, 3, 11), (DrawRule{uniform, kDrawOne, 1, 0, 0, 0}));
+  params.temperature = 0.5;
+  params.top_k = 40;
+  params.top_p = 0.75;
+  params.min_p = 0.25;
+  EXPECT_EQ(RuleOf(params, 3, 11), (DrawRule{uniform, kDrawOne / 4 * 3, 2, 1 << 28, 40, 0}));
+  params.temperature = 1e300;
+  params.top_k = -1;
+  params.top_p = 1e-300;
+  params.min_p = 1;
+  EXPECT_EQ(RuleOf(params, 3, 11), (DrawRule{uniform, 1, 0, 1 << 30, 0, 0}));
+  params.top_k = int64_t{1} << 40;
+  EXPECT_EQ(RuleOf(params, 3, 11).top_k, std::numeric_limits<int32_t>::max());
+  params.temperature = 9e-6;
+  EXPECT_TRUE(RuleOf(params, 3, 11).TakesBest());
 }
 
 // The token that was found without the sampler is its own, and so is the refusal.
-TEST(Greedy, SaysWhatSampleSays) {
-  constexpr float kInfinity = std::numeric_limits<float>::infinity(), kNaN = std::numeric_limits<float>::quiet_NaN();
+TEST(TokenOf, SaysWhatSampleSays) {
   SamplingParams params;
   params.temperature = 0;
   const std::vector<std::pair<std::vector<float>, TokenLogit>> cases = {
-      {{1, 4, 2, 4}, {1, 4}},
-      {{-kInfinity, -kInfinity, -3}, {2, -3}},
-      {{-kInfinity, -kInfinity}, {0, -kInfinity}},
-      {{1, 2, kInfinity, kNaN}, {2, kInfinity}},
-      {{1, kNaN, kInfinity}, {1, kNaN}},
+      {{1, 4, 2, 4}, {1, 4}},          {{-kInf, -kInf, -3}, {2, -3}}, {{-kInf, -kInf}, {0, -kInf}},
+      {{1, 2, kInf, kNan}, {2, kInf}}, {{1, kNan, kInf}, {1, kNan}},
   };
   for (const auto& [logits, found] : cases) {
     const Result<SampleResult> sampled = Sample(logits, params, {}, 0, 0);
-    const Result<TokenId> token = Greedy(found, static_cast<int64_t>(logits.size()));
+    const Result<TokenId> token = TokenOf(found, static_cast<int64_t>(logits.size()));
     ASSERT_EQ(token.ok(), sampled.ok());
     if (token.ok()) {
       EXPECT_EQ(*token, sampled->token);
@@ -169,9 +186,9 @@ TEST(Sample, TopPKeepsTheCrossingToken) {
   double mass = 0;
   for (size_t keep = 1; keep <= 4; ++keep) {
     mass += p[kOrder[keep - 1]];
-    params.top_p = mass - 1e-9;
+    params.top_p = mass - 1e-6;
     ExpectDistribution(kLogits, params, FirstOf(p, keep));
-    params.top_p = mass + 1e-9;
+    params.top_p = mass + 1e-6;
     ExpectDistribution(kLogits, params, FirstOf(p, keep + 1));
   }
   params.top_p = 1e-12;
@@ -181,9 +198,9 @@ TEST(Sample, TopPKeepsTheCrossingToken) {
 TEST(Sample, MinP) {
   SamplingParams params;
   const std::vector<double> p = Softmax(kLogits, 1);
-  params.min_p = p[5] / p[1] - 1e-9;
+  params.min_p = p[5] / p[1] - 1e-6;
   ExpectDistribution(kLogits, params, FirstOf(p, 3));
-  params.min_p = p[5] / p[1] + 1e-9;
+  params.min_p = p[5] / p[1] + 1e-6;
   ExpectDistribution(kLogits, params, FirstOf(p, 2));
   params.min_p = 1;
   ExpectDistribution(kLogits, params, FirstOf(p, 2));
@@ -195,12 +212,12 @@ TEST(Sample, FiltersFollowTemperatureAndTopPSeesWhatTopKLeft) {
   params.top_k = 3;
   const std::vector<double> three = FirstOf(Softmax(kLogits, 0.5), 3);
   const double sum = three[1] + three[3] + three[5];
-  params.top_p = (three[1] + three[3]) / sum - 1e-9;
+  params.top_p = (three[1] + three[3]) / sum - 1e-6;
   ExpectDistribution(kLogits, params, FirstOf(three, 2));
-  params.top_p = (three[1] + three[3]) / sum + 1e-9;
+  params.top_p = (three[1] + three[3]) / sum + 1e-6;
   ExpectDistribution(kLogits, params, three);
   params.top_p = 1;
-  params.min_p = three[5] / three[1] + 1e-9;
+  params.min_p = three[5] / three[1] + 1e-6;
   ExpectDistribution(kLogits, params, FirstOf(three, 2));
 }
 

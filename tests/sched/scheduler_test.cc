@@ -156,26 +156,27 @@ TEST(Scheduler, ScoringGivesEveryPromptRowOnceWithinTheRowLimit) {
   EXPECT_EQ(scheduler.Find(SeqId{3})->generated(), 0);
 }
 
-// Rows of greedy tokens count as rows of logits do, and none of them is handed out.
-TEST(Scheduler, GreedyRowsAreListedByTheirTokens) {
+// Rows that tokens are drawn from count as rows of logits do, and none of them is handed out.
+TEST(Scheduler, DrawnRowsAreListedByTheirTokens) {
   SchedulerLimits limits = kWide;
   limits.max_logits_rows = 40;
   Scheduler scheduler(limits);
-  MustSubmit(&scheduler, MakeRequest(1, 120, 9, LogitsMode::kGreedy));
+  MustSubmit(&scheduler, MakeRequest(1, 120, 9, LogitsMode::kDrawn));
   StepPlan plan = scheduler.Next();
-  EXPECT_THAT(plan.greedy, IsEmpty()) << "the prompt goes on";
+  EXPECT_THAT(plan.drawn, IsEmpty()) << "the prompt goes on";
   CommitOnes(&scheduler, plan);
   MustSubmit(&scheduler, MakeRequest(2, 4, 9));
   MustSubmit(&scheduler, MakeRequest(3, 70, 2, LogitsMode::kAll));
   plan = scheduler.Next();
   EXPECT_THAT(Text(plan), ElementsAre("1:100+20/0", "2:0+4/1", "3:0+38/38"));
-  EXPECT_THAT(plan.greedy, ElementsAre(19));
+  EXPECT_THAT(plan.drawn, ElementsAre(19));
+  EXPECT_THAT(plan.rules, ElementsAre(DrawRule{})) << "the engine sets them";
   EXPECT_EQ(plan.logits_rows, 39);
   EXPECT_EQ(plan.head_rows(), 40);
   CommitOnes(&scheduler, plan);
   plan = scheduler.Next();
   EXPECT_THAT(Text(plan), ElementsAre("1:120+1/0", "2:4+1/1", "3:38+32/32"));
-  EXPECT_THAT(plan.greedy, ElementsAre(0));
+  EXPECT_THAT(plan.drawn, ElementsAre(0));
   EXPECT_TRUE(scheduler.WantsToken(plan.spans[0]));
 }
 

@@ -93,8 +93,8 @@ class Traffic {
     request.max_new_tokens = static_cast<int32_t>(Below(Below(4) == 0 ? 400 : 60));
     request.priority = static_cast<int32_t>(Below(3)) - 1;
     request.logits = Below(5) == 0 ? LogitsMode::kAll : LogitsMode::kLast;
-    const bool greedy = request.logits == LogitsMode::kLast && next_id_ % 3 == 0;
-    if (request.max_new_tokens > 0 && greedy) request.logits = LogitsMode::kGreedy;
+    const bool drawn = request.logits == LogitsMode::kLast && next_id_ % 3 == 0;
+    if (request.max_new_tokens > 0 && drawn) request.logits = LogitsMode::kDrawn;
     if (request.max_new_tokens == 0 && Below(2) == 0) request.logits = LogitsMode::kNone;
     // Half of the prompts begin as others do: some with a whole one, some with a piece of it.
     if (Below(2) == 0 && !prompts_.empty()) {
@@ -142,8 +142,8 @@ class Traffic {
     std::vector<SampledToken> sampled;
     for (const auto& [span, token] : results) {
       const auto found = live_.find(span.seq);
-      const bool greedy = found != live_.end() && found->second.request.logits == LogitsMode::kGreedy;
-      EXPECT_TRUE(!greedy || plan.GreedyOf(span).has_value() == scheduler_.WantsToken(span));
+      const bool drawn = found != live_.end() && found->second.request.logits == LogitsMode::kDrawn;
+      EXPECT_TRUE(!drawn || plan.DrawnOf(span).has_value() == scheduler_.WantsToken(span));
       if (scheduler_.WantsToken(span)) sampled.push_back({span.seq, token});
       Score(span);
     }
@@ -212,7 +212,7 @@ class Traffic {
     StepWork alone(&limits_.cost), all(&limits_.cost);
     int32_t prompt_tokens = 0;
     for (const Span& span : plan.spans) {
-      const Stretch stretch{span.start, span.count, plan.GreedyOf(span) ? 1 : span.logits_count};
+      const Stretch stretch{span.start, span.count, plan.DrawnOf(span) ? 1 : span.logits_count};
       const bool decodes = std::count(decoding.begin(), decoding.end(), span.seq) > 0;
       if (decodes) alone = alone.With(stretch);
       if (!decodes) prompt_tokens += span.count;

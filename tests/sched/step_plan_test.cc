@@ -47,33 +47,37 @@ TEST(StepPlan, RoundTrip) {
   EXPECT_EQ(back->Serialize(), bytes);
 }
 
-// The same, and of the first span nothing is wanted but its greedy token.
-StepPlan OneGreedy() {
+// The same, and of the first span nothing is wanted but a drawn token.
+StepPlan OneDrawn() {
   StepPlan plan = TwoSpans();
   plan.spans[0].logits_count = 0;
   plan.spans[1].logits_begin = 0;
   plan.logits_rows = 2;
-  plan.greedy = {0};
+  plan.drawn = {0};
+  plan.rules = {{7, 8, 0.5F, 9, 10, 0}};
   return plan;
 }
 
-TEST(StepPlan, GreedyTokensRoundTrip) {
-  const auto bytes = OneGreedy().Serialize();
+TEST(StepPlan, DrawnTokensRoundTrip) {
+  const auto bytes = OneDrawn().Serialize();
   const auto back = StepPlan::Deserialize(bytes);
   ASSERT_TRUE(back.ok()) << back.error().message;
-  EXPECT_EQ(back->greedy, std::vector<int32_t>{0});
+  EXPECT_EQ(back->drawn, std::vector<int32_t>{0});
+  EXPECT_EQ(back->rules, OneDrawn().rules);
   EXPECT_EQ(back->head_rows(), 3);
-  EXPECT_EQ(back->GreedyOf(back->spans[0]), std::optional<size_t>(0));
-  EXPECT_EQ(back->GreedyOf(back->spans[1]), std::nullopt);
+  EXPECT_EQ(back->DrawnOf(back->spans[0]), std::optional<size_t>(0));
+  EXPECT_EQ(back->DrawnOf(back->spans[1]), std::nullopt);
   EXPECT_EQ(back->Serialize(), bytes);
 }
 
-TEST(StepPlan, GreedyTokensEndSpansWithoutLogits) {
-  StepPlan plan = OneGreedy();
-  plan.greedy = {0, 3};
-  EXPECT_THAT(ErrorOf(plan), HasSubstr("expected logits rows of a span whose greedy token is wanted 0, found 2"));
-  for (const std::vector<int32_t>& greedy : {std::vector<int32_t>{1}, {0, 0}, {-1}, {4}}) {
-    plan.greedy = greedy;
+TEST(StepPlan, DrawnTokensEndSpansWithoutLogits) {
+  StepPlan plan = OneDrawn();
+  plan.drawn = {0, 3};
+  plan.rules.resize(2);
+  EXPECT_THAT(ErrorOf(plan), HasSubstr("expected logits rows of a span whose token is drawn 0, found 2"));
+  for (const std::vector<int32_t>& drawn : {std::vector<int32_t>{1}, {0, 0}, {-1}, {4}}) {
+    plan.drawn = drawn;
+    plan.rules.resize(drawn.size());
     EXPECT_THAT(ErrorOf(plan), HasSubstr("expected a span to end with token"));
   }
 }

@@ -104,11 +104,13 @@ Result<std::vector<float>> Logits(const engine::OpenedModel& model, const engine
 }
 
 Result<TokenSet> Continue(engine::Engine* engine, const TokenSet& prompts, int32_t max_new,
-                          const std::vector<sched::LogitsMode>& modes) {
+                          const std::vector<sched::LogitsMode>& modes,
+                          const std::vector<sampling::SamplingParams>& sampling) {
   const int64_t vocab = engine->model().geometry.vocab;
   TokenSet answers(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
-    TRY(engine->Submit({SeqId{static_cast<int64_t>(i)}, prompts[i], max_new, 0, modes[i]}));
+    TRY(engine->Submit({SeqId{static_cast<int64_t>(i)}, prompts[i], max_new, 0, modes[i]},
+                       [&sampling, i](int64_t position) { return sampling::RuleOf(sampling[i], i, position); }));
   }
   bool more = true;
   while (more) {
@@ -116,13 +118,16 @@ Result<TokenSet> Continue(engine::Engine* engine, const TokenSet& prompts, int32
                                       bool wanted) -> Result<std::optional<TokenId>> {
       if (!wanted) return std::optional<TokenId>();
       const auto i = static_cast<size_t>(span.seq);
-      CHECK(output.greedy.has_value() == (modes[i] == sched::LogitsMode::kGreedy));
-      CHECK(output.logits.empty() == output.greedy.has_value());
+      CHECK(output.drawn.has_value() == (modes[i] == sched::LogitsMode::kDrawn));
+      CHECK(output.logits.empty() == output.drawn.has_value());
       TokenId token = 0;
-      if (output.greedy) {
-        TRY_ASSIGN(token, sampling::Greedy(*output.greedy, vocab));
+      if (output.drawn) {
+        TRY_ASSIGN(token, sampling::TokenOf(*output.drawn, vocab));
       } else {
-        token = sampling::Greatest(output.logits.last(static_cast<size_t>(vocab)));
+        TRY_ASSIGN(const sampling::SampleResult sampled,
+                   sampling::Sample(output.logits.last(static_cast<size_t>(vocab)), sampling[i], {}, i,
+                                    int64_t{span.start} + span.count));
+        token = sampled.token;
       }
       answers[i].push_back(token);
       return std::optional(token);
@@ -130,6 +135,19 @@ Result<TokenSet> Continue(engine::Engine* engine, const TokenSet& prompts, int32
   }
   for (size_t i = 0; i < prompts.size(); ++i) engine->Finish(SeqId{static_cast<int64_t>(i)});
   return answers;
+}
+
+std::vector<sampling::SamplingParams> WaysToSample(size_t count) {
+  std::vector<sampling::SamplingParams> all(count);
+  for (size_t i = 0; i < count; ++i) {
+    sampling::SamplingParams& one = all[i];
+    one.temperature = i == 0 ? 0 : 0.5 + 0.3 * static_cast<double>(i % 4);
+    one.top_k = i % 3 == 2 ? 12 : 0;
+    one.top_p = i % 4 >= 2 ? 0.9 : 1;
+    one.min_p = i % 5 == 4 ? 0.01 : 0;
+    one.seed = i;
+  }
+  return all;
 }
 
 std::string FirstDifference(const std::vector<float>& a, const std::vector<float>& b, int64_t vocab) {

@@ -49,10 +49,15 @@ Result<std::vector<float>> ScoreAll(engine::Engine* engine, const TokenSet& set,
 Result<std::vector<float>> Logits(const engine::OpenedModel& model, const engine::EngineOptions& options,
                                   const TokenSet& set, size_t batch = 0);
 
-/// Greedy continuations of `prompts` as one batch, with `max_new` tokens each.
-///   modes  one for each prompt: kLast, where the token comes from whole logits, or kGreedy, where it comes alone
+/// Continuations of `prompts` as one batch, with `max_new` tokens each.
+///   modes     one for each prompt: kLast, where the token comes from whole logits, or kDrawn, where it comes alone
+///   sampling  one for each prompt, as sampling::IsRuled
 Result<TokenSet> Continue(engine::Engine* engine, const TokenSet& prompts, int32_t max_new,
-                          const std::vector<sched::LogitsMode>& modes);
+                          const std::vector<sched::LogitsMode>& modes,
+                          const std::vector<sampling::SamplingParams>& sampling);
+
+/// `count` ways to sample: greedy first, then one by temperature alone, and others with every kind of filter.
+std::vector<sampling::SamplingParams> WaysToSample(size_t count);
 
 /// Names the first logit whose bytes differ, or says nothing when all are equal.
 std::string FirstDifference(const std::vector<float>& a, const std::vector<float>& b, int64_t vocab);

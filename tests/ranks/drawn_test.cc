@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Greedy tokens that are found where the logits are: the same for every count of ranks and every way to cut the
-// vocabulary, and those that whole logits give.
+// Tokens that are drawn where the logits are: the same for every count of ranks and every way to cut the vocabulary,
+// and those that whole logits give.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -19,9 +19,9 @@ using sched::LogitsMode;
 
 constexpr int32_t kNew = 9;
 
-class GreedyTokens : public testing::Test {
+class DrawnTokens : public testing::Test {
  protected:
-  GreedyTokens() {
+  DrawnTokens() {
     for (const int64_t length : {1, 9, 66, 130, 31}) {
       prompts_.push_back(support::RandomTokens(length, model_.geometry.vocab, static_cast<uint64_t>(length)));
     }
@@ -33,26 +33,27 @@ class GreedyTokens : public testing::Test {
     const Result<std::unique_ptr<engine::Engine>> started = engine::Engine::Start(model_, options, {});
     CHECK_MSG(started.ok(), started.error().message);
     engine::Engine& engine = **started;
-    Result<support::TokenSet> answers = support::Continue(&engine, prompts_, kNew, modes);
+    Result<support::TokenSet> answers = support::Continue(&engine, prompts_, kNew, modes, sampling_);
     CHECK_MSG(answers.ok(), answers.error().message);
-    const auto greedy = static_cast<int64_t>(std::count(modes.begin(), modes.end(), LogitsMode::kGreedy));
-    EXPECT_EQ(engine.times().greedy_rows, greedy * kNew);
-    EXPECT_EQ(engine.times().logits_rows, (static_cast<int64_t>(modes.size()) - greedy) * kNew);
+    const auto drawn = static_cast<int64_t>(std::count(modes.begin(), modes.end(), LogitsMode::kDrawn));
+    EXPECT_EQ(engine.times().drawn_rows, drawn * kNew);
+    EXPECT_EQ(engine.times().logits_rows, (static_cast<int64_t>(modes.size()) - drawn) * kNew);
     return std::move(answers).value();
   }
 
   // Alone, and in steps with rows of logits before, behind and between them.
   void ExpectSame(const EngineOptions& options) const {
-    constexpr LogitsMode kLast = LogitsMode::kLast, kGreedy = LogitsMode::kGreedy;
-    EXPECT_EQ(Run(options, {kGreedy, kGreedy, kGreedy, kGreedy, kGreedy}), whole_) << support::Describe(options);
-    EXPECT_EQ(Run(options, {kLast, kGreedy, kLast, kGreedy, kLast}), whole_) << support::Describe(options);
+    constexpr LogitsMode kLast = LogitsMode::kLast, kDrawn = LogitsMode::kDrawn;
+    EXPECT_EQ(Run(options, {kDrawn, kDrawn, kDrawn, kDrawn, kDrawn}), whole_) << support::Describe(options);
+    EXPECT_EQ(Run(options, {kLast, kDrawn, kLast, kDrawn, kLast}), whole_) << support::Describe(options);
   }
 
   const engine::OpenedModel model_ = support::Open(DemoDir());
+  const std::vector<sampling::SamplingParams> sampling_ = support::WaysToSample(5);
   support::TokenSet prompts_, whole_;
 };
 
-TEST_F(GreedyTokens, OneToEightRanksAsThreads) {
+TEST_F(DrawnTokens, OneToEightRanksAsThreads) {
   for (int64_t ranks = 1; ranks <= 8; ++ranks) {
     EngineOptions options;
     options.layout.ranks = ranks;
@@ -60,7 +61,7 @@ TEST_F(GreedyTokens, OneToEightRanksAsThreads) {
   }
 }
 
-TEST_F(GreedyTokens, EveryCutOfTheVocabulary) {
+TEST_F(DrawnTokens, EveryCutOfTheVocabulary) {
   for (const int64_t ranks : {2, 3, 5, 7}) {
     for (const std::string& cut : plan::LegalCuts(model_.geometry, "vocab", ranks)) {
       EngineOptions options;
@@ -71,14 +72,14 @@ TEST_F(GreedyTokens, EveryCutOfTheVocabulary) {
   }
 }
 
-TEST_F(GreedyTokens, PaddedVocabulary) {
+TEST_F(DrawnTokens, PaddedVocabulary) {
   EngineOptions options;
   options.layout.ranks = 3;
   options.layout.pad_to = 7;
   ExpectSame(options);
 }
 
-TEST_F(GreedyTokens, StagesSharesOfSequencesAndReplicas) {
+TEST_F(DrawnTokens, StagesSharesOfSequencesAndReplicas) {
   for (const plan::SequenceSplit split : {plan::SequenceSplit::kContiguous, plan::SequenceSplit::kZigzag}) {
     EngineOptions options;
     options.layout.ranks = 2;
@@ -95,15 +96,39 @@ TEST_F(GreedyTokens, StagesSharesOfSequencesAndReplicas) {
   ExpectSame(options);
 }
 
-TEST_F(GreedyTokens, RanksAsProcesses) {
+TEST_F(DrawnTokens, RanksAsProcesses) {
   EngineOptions options;
   options.layout.ranks = 3;
   options.launch = engine::Launch::kProcesses;
   ExpectSame(options);
 }
 
+// Rows between sums dealt to the ranks.
+TEST_F(DrawnTokens, DealtRows) {
+  EngineOptions options;
+  options.layout.ranks = 3;
+  options.layout.sequence_parallel = true;
+  ExpectSame(options);
+}
+
+// One batch of one sequence many times: a draw does not depend on its neighbours, and most draws are not the best.
+TEST_F(DrawnTokens, OthersThanTheBest) {
+  const support::TokenSet best = [&] {
+    const Result<std::unique_ptr<engine::Engine>> started = engine::Engine::Start(model_, {}, {});
+    CHECK_MSG(started.ok(), started.error().message);
+    const std::vector<LogitsMode> modes(prompts_.size(), LogitsMode::kDrawn);
+    sampling::SamplingParams greedy;
+    greedy.temperature = 0;
+    return support::Continue(started->get(), prompts_, kNew, modes, {prompts_.size(), greedy}).value();
+  }();
+  EXPECT_EQ(best[0], whole_[0]);
+  int differing = 0;
+  for (size_t i = 1; i < best.size(); ++i) differing += best[i] != whole_[i];
+  EXPECT_GE(differing, 3);
+}
+
 // What is recorded is recorded whole.
-TEST_F(GreedyTokens, AreFoundInLogitsWhereTheseAreRecorded) {
+TEST_F(DrawnTokens, AreFoundInLogitsWhereTheseAreRecorded) {
   EngineOptions options;
   options.proof.level = record::Level::kDigest;
   const TempDir dir;
@@ -111,15 +136,15 @@ TEST_F(GreedyTokens, AreFoundInLogitsWhereTheseAreRecorded) {
   const auto started = engine::Engine::Start(model_, options, {});
   ASSERT_TRUE(started.ok()) << started.error().message;
   engine::Engine& engine = **started;
-  ASSERT_TRUE(engine.Submit({SeqId{0}, prompts_[1], 2, 0, LogitsMode::kGreedy}).ok());
+  ASSERT_TRUE(engine.Submit({SeqId{0}, prompts_[0], 2, 0, LogitsMode::kDrawn}).ok());
   int seen = 0;
   Result<bool> more = true;
   while (more.ok() && *more) {
     more = engine.Step([&](const sched::Span&, const engine::SpanOutput& output, bool wanted) {
       EXPECT_TRUE(wanted);
-      EXPECT_FALSE(output.greedy.has_value());
-      const TokenId token = sampling::Greatest(output.logits);
-      EXPECT_EQ(token, whole_[1][static_cast<size_t>(seen++)]);
+      EXPECT_FALSE(output.drawn.has_value());
+      const TokenId token = sampling::Sample(output.logits, sampling_[0], {}, 0, 0)->token;
+      EXPECT_EQ(token, whole_[0][static_cast<size_t>(seen++)]);
       return Result<std::optional<TokenId>>(token);
     });
   }
