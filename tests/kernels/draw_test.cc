@@ -41,7 +41,7 @@ float LogitOf(int form, int64_t i, int64_t n, std::mt19937_64* random) {
     case 6:
       return i == n / 3 ? 40.0F : uniform;
     case 7:
-      return (uniform - 0.5F) * 6.8e38F;
+      return (uniform * 2 - 1) * 3.4e38F;
     case 8:
       return 10 - static_cast<float>(i) * 0.01F;
     case kBroken:
@@ -83,11 +83,11 @@ int32_t Drawn(const std::vector<float>& logits, const DrawRule& rule) {
   return ArgmaxToken(key);
 }
 
-// How often each token is drawn when u takes `steps` values, evenly spaced.
+// How often each token is drawn when u takes `steps` values, in the middle of as many equal parts.
 std::vector<int> Counts(const std::vector<float>& logits, DrawRule rule, int steps) {
   std::vector<int> counts(logits.size());
   for (int i = 0; i < steps; ++i) {
-    rule.uniform = kDrawOne / static_cast<uint64_t>(steps) * static_cast<uint64_t>(i);
+    rule.uniform = kDrawOne / static_cast<uint64_t>(2 * steps) * static_cast<uint64_t>(2 * i + 1);
     ++counts[static_cast<size_t>(Drawn(logits, rule))];
   }
   return counts;
@@ -137,10 +137,11 @@ void CompareDraw(RowLog* log) {
 namespace {
 
 TEST(FractionOf, IsTheProductsInteger) {
+  __extension__ using Wide = unsigned __int128;
   std::mt19937_64 random(94);
   for (int i = 0; i < 100000; ++i) {
     const uint64_t a = random() >> (2 + random() % 62), fraction = (random() >> 11) >> random() % 53;
-    const auto product = static_cast<unsigned __int128>(a) * fraction;
+    const auto product = static_cast<Wide>(a) * fraction;
     const auto below = static_cast<uint64_t>(product >> 53);
     ASSERT_EQ(FractionOf(a, fraction), below) << a << " " << fraction;
     ASSERT_EQ(FractionAbove(a, fraction), static_cast<uint64_t>((product + kDrawOne - 1) >> 53)) << a;
