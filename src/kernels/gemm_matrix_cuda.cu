@@ -12,7 +12,7 @@ struct ByMatrix {
   static constexpr int kWarps = kMatrixWarps;
   static constexpr int MostWays(int rows) { return rows <= 8 ? kMatrixWarps : 1; }
   static constexpr int Held(int rows) { return HeldColumns(kWeights, rows); }
-  static constexpr int Resident(int rows) { return rows == 1 ? 5 : rows <= 8 ? 4 : 3; }
+  static constexpr int Resident(int rows) { return rows == 1 ? 5 : rows <= 4 ? 4 : 3; }
   template <int kRows, int kWays>
   static __device__ void Multiply(const TileProduct& product, const TileRows& rows, const TileOutput& out) {
     MultiplyTilesByMatrix<kFormat, kRows, kWays>(product, rows, out);

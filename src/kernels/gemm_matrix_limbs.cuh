@@ -129,18 +129,20 @@ struct LimbSums {
   using Weights = LimbWeights<kFormat, kOwn>;
   static constexpr int kEights = kInTurn ? 1 : kRows / 8, kValues = kOwn ? 1 : kInTurn ? 4 : 8;
 
-  // A single row's instructions are few and wait for each other: two blocks' are under way together.
-  static constexpr int kTogether = kOwn ? 2 : 1;
+  // Instructions of one block wait for each other: those of several are under way together, as far as registers go.
+  static constexpr int kPlaces = MatrixFormat<kFormat, kOwn>::kPlaces;
+  static constexpr int kTogether = kOwn ? kPlaces / 2 : kRows <= 4 ? 2 : kRows == 8 ? kPlaces / 4 : 1;
 
   float sums[kEights][kValues] = {};
 
-  /// A block's products, where one has to be added; else nothing is left to do.
+  /// What a block adds to each sum.
   struct Product {
-    float sum = 0, scale = 0;
+    float block[kEights][kValues], scale[kEights][kValues];
   };
 
   template <class Held>
   __device__ Product Multiply(const Weights& weights, const Held& held, int block) {
+    Product product;
     if constexpr (kInTurn) {
       const uint4* x = &held.x[kOwn ? 0 : LaneRow() / 2][block * Held::kPlaces + LaneColumn()];
       MatrixSums both = {};
@@ -148,14 +150,13 @@ struct LimbSums {
       const float scale = held.scales[block][kOwn ? 0 : LaneColumn()];
       float of_row[4];
 #pragma unroll
-      for (int row = 0; row < 4; ++row)
+      for (int row = 0; row < 4; ++row) {
         of_row[row] = Joined(both[row / 2][row % 2 * 2], both[row / 2][row % 2 * 2 + 1]);
-      if constexpr (kOwn) {
-        return {OfLaneColumn(of_row[0], of_row[1], of_row[2], of_row[3]), weights.scales[0] * scale};
-      } else {
-#pragma unroll
-        for (int row = 0; row < 4; ++row) Accumulate(of_row[row], weights.scales[row] * scale, &sums[0][row]);
       }
+      if constexpr (kOwn) of_row[0] = OfLaneColumn(of_row[0], of_row[1], of_row[2], of_row[3]);
+#pragma unroll
+      for (int v = 0; v < kValues; ++v)
+        product.block[0][v] = of_row[v], product.scale[0][v] = weights.scales[v] * scale;
     } else {
 #pragma unroll
       for (int e = 0; e < kEights; ++e) {
@@ -165,16 +166,20 @@ struct LimbSums {
         MultiplyLimbs(lower, weights.w, x[4]);
         const float* scales = &held.scales[block][e * 8 + 2 * LaneColumn()];
 #pragma unroll
-        for (int v = 0; v < 8; ++v) {
-          Accumulate(Joined(upper[v / 4][v % 4], lower[v / 4][v % 4]), weights.scales[v / 2] * scales[v % 2],
-                     &sums[e][v]);
+        for (int v = 0; v < kValues; ++v) {
+          product.block[e][v] = Joined(upper[v / 4][v % 4], lower[v / 4][v % 4]);
+          product.scale[e][v] = weights.scales[v / 2] * scales[v % 2];
         }
       }
     }
-    return {};
+    return product;
   }
   __device__ void Add(const Product& product) {
-    if constexpr (kOwn) Accumulate(product.sum, product.scale, &sums[0][0]);
+#pragma unroll
+    for (int e = 0; e < kEights; ++e) {
+#pragma unroll
+      for (int v = 0; v < kValues; ++v) sums[e][v] = std::fma(product.block[e][v], product.scale[e][v], sums[e][v]);
+    }
   }
   /// Sum number v, where there are more rows than one.
   __device__ float& Value(int v) {
@@ -199,7 +204,6 @@ struct LimbSums {
   }
   // A block's sum, which is rounded once.
   static __device__ float Joined(float upper, float lower) { return std::fma(upper, 0x1p12F, lower); }
-  static __device__ void Accumulate(float block, float scale, float* sum) { *sum = std::fma(block, scale, *sum); }
 };
 
 }  // namespace trivet::kernels

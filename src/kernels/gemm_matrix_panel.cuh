@@ -141,7 +141,7 @@ __device__ void MultiplyMatrixPanel(const PanelProduct& product, MatrixPanelShar
       next.Next();
       const int columns = end - column - (block + 1) * kMatrixColumns;
       if (columns > 0) next.Load(coming, columns);
-      panel.sums.Multiply(weights, shared.held[buffer], block);
+      panel.sums.Add(panel.sums.Multiply(weights, shared.held[buffer], block));
       if (--left == 0) {
         panel.EndLeaf();
         left = leaf;
