@@ -18,6 +18,7 @@
 // and their products with a sum 128, of which no bit is lost.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 
@@ -85,6 +86,21 @@ constexpr bool CanDraw(uint64_t best) {
   constexpr uint32_t kLowest = 0x7FFFFFU;  // -infinity in the order of ArgmaxKey
   const auto order = static_cast<uint32_t>(best >> 32);
   return order > kLowest && order != UINT32_MAX;
+}
+
+/// On the processor: puts the keys of all rows there.
+///   draw(logits, rule, best)  the drawn token's key, where the largest logit is `best`
+template <class DrawOne>
+void DrawRows(const Draw::Args& args, const DrawOne& draw) {
+  for (int64_t i = args.begin; i < args.end; ++i) {
+    const int64_t row = args.rows[i];
+    if (row < 0 || args.rules[i].TakesBest()) continue;
+    uint64_t* keys = args.keys + i * args.parts;
+    const uint64_t best = *std::max_element(keys, keys + args.parts);
+    std::fill_n(keys, args.parts, 0);
+    const std::span<const float> logits(args.logits + row * args.stride, static_cast<size_t>(args.n));
+    keys[0] = CanDraw(best) ? draw(logits, args.rules[i], ArgmaxLogit(best)) : best;
+  }
 }
 
 }  // namespace trivet::kernels

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <functional>
 #include <vector>
 
 #include "kernels/draw.h"
@@ -21,11 +20,13 @@ uint64_t SumOf(const std::vector<Candidate>& candidates) {
   return sum;
 }
 
-uint64_t DrawOf(const float* logits, int64_t n, const DrawRule& rule, float best) {
+uint64_t DrawOf(std::span<const float> logits, const DrawRule& rule, float best) {
+  const auto n = static_cast<int64_t>(logits.size());
   std::vector<Candidate> kept;
   for (int64_t token = 0; token < n; ++token) {
-    const uint32_t weight = WeightOf(logits[token], best, rule.scale);
-    kept.push_back({ArgmaxKey(logits[token], token), weight < rule.min_weight ? 0 : weight});
+    const float logit = logits[static_cast<size_t>(token)];
+    const uint32_t weight = WeightOf(logit, best, rule.scale);
+    kept.push_back({ArgmaxKey(logit, token), weight < rule.min_weight ? 0 : weight});
   }
   std::sort(kept.begin(), kept.end(), [](const Candidate& a, const Candidate& b) { return a.key > b.key; });
   if (rule.top_k > 0 && rule.top_k < n) kept.resize(static_cast<size_t>(rule.top_k));
@@ -45,15 +46,6 @@ uint64_t DrawOf(const float* logits, int64_t n, const DrawRule& rule, float best
 
 }  // namespace
 
-void DrawRef(const Draw::Args& args) {
-  for (int64_t i = args.begin; i < args.end; ++i) {
-    const int64_t row = args.rows[i];
-    if (row < 0 || args.rules[i].TakesBest()) continue;
-    uint64_t* keys = args.keys + i * args.parts;
-    const uint64_t best = *std::max_element(keys, keys + args.parts);
-    std::fill_n(keys, args.parts, 0);
-    keys[0] = CanDraw(best) ? DrawOf(args.logits + row * args.stride, args.n, args.rules[i], ArgmaxLogit(best)) : best;
-  }
-}
+void DrawRef(const Draw::Args& args) { DrawRows(args, DrawOf); }
 
 }  // namespace trivet::kernels

@@ -228,17 +228,7 @@ uint64_t DrawOf(std::span<const float> logits, const DrawRule& rule, float best)
 
 }  // namespace
 
-void DrawSimd(const Draw::Args& args) {
-  for (int64_t i = args.begin; i < args.end; ++i) {
-    const int64_t row = args.rows[i];
-    if (row < 0 || args.rules[i].TakesBest()) continue;
-    uint64_t* keys = args.keys + i * args.parts;
-    const uint64_t best = *std::max_element(keys, keys + args.parts);
-    std::fill_n(keys, args.parts, 0);
-    const std::span<const float> logits(args.logits + row * args.stride, static_cast<size_t>(args.n));
-    keys[0] = CanDraw(best) ? DrawOf(logits, args.rules[i], ArgmaxLogit(best)) : best;
-  }
-}
+void DrawSimd(const Draw::Args& args) { DrawRows(args, DrawOf); }
 
 }  // namespace trivet::kernels::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();

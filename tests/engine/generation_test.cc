@@ -56,6 +56,36 @@ class Generating : public testing::Test {
     return ended;
   }
 
+  // Whether requests whose tokens alone come to the host, by 1 and 3 ranks, have the tokens that whole logits give,
+  // also beside some that have those: every `step`th. All run for `max_tokens`. Their generations.
+  std::vector<Generation> ExpectSameTokensFromLogits(const std::vector<GenerationRequest>& alone, size_t step) {
+    std::vector<GenerationRequest> whole = alone, mixed = alone;
+    for (GenerationRequest& request : whole) request.logprobs = true;
+    int64_t more = 0;
+    for (size_t i = 0; i < mixed.size(); i += step, ++more) mixed[i] = whole[i];
+    const int64_t count = std::ssize(alone), tokens = alone.front().max_tokens.value();
+    std::vector<Generation> drawn;
+    for (const int64_t ranks : {1, 3}) {
+      EngineOptions options;
+      options.layout.ranks = ranks;
+      Restart(options);
+      drawn = Generate(alone);
+      EXPECT_EQ(engine_->times().drawn_rows, count * tokens);
+      EXPECT_EQ(engine_->times().logits_rows, 0);
+      const std::vector<Generation> logits = Generate(whole);
+      EXPECT_EQ(engine_->times().logits_rows, count * tokens);
+      const std::vector<Generation> both = Generate(mixed);
+      EXPECT_EQ(engine_->times().drawn_rows, (2 * count - more) * tokens);
+      EXPECT_EQ(engine_->times().logits_rows, (count + more) * tokens);
+      for (size_t i = 0; i < alone.size(); ++i) {
+        EXPECT_EQ(drawn[i].tokens, logits[i].tokens) << i;
+        EXPECT_EQ(drawn[i].text, logits[i].text) << i;
+        EXPECT_EQ(both[i].tokens, logits[i].tokens) << i;
+      }
+    }
+    return drawn;
+  }
+
   const OpenedModel model_ = support::Open(DemoDir());
   const Prompts prompts_ = Prompts::Open(DemoDir()).value();
   std::unique_ptr<Engine> engine_;
@@ -284,71 +314,31 @@ TEST_F(Generating, TextsDoNotDependOnBatchOrRanks) {
 // A greedy request has only tokens brought to the host; beside and without those that have whole logits, its text is
 // the one that logits give.
 TEST_F(Generating, GreedyTokensComeAloneAndAreTheSame) {
-  std::vector<GenerationRequest> alone, whole;
+  std::vector<GenerationRequest> requests;
   for (const char* question : {kQuestion, "Write 249 in words.", "What is 12 + 30?"}) {
-    alone.push_back(Asking(question));
-    alone.back().ignore_eos = true;
-    alone.back().max_tokens = 40;
-    whole.push_back(alone.back());
-    whole.back().logprobs = true;
+    requests.push_back(Asking(question));
+    requests.back().ignore_eos = true;
+    requests.back().max_tokens = 40;
   }
-  for (const int64_t ranks : {1, 3}) {
-    EngineOptions options;
-    options.layout.ranks = ranks;
-    Restart(options);
-    const std::vector<Generation> tokens = Generate(alone);
-    EXPECT_EQ(engine_->times().drawn_rows, 3 * 40);
-    EXPECT_EQ(engine_->times().logits_rows, 0);
-    const std::vector<Generation> logits = Generate(whole);
-    EXPECT_EQ(engine_->times().logits_rows, 3 * 40);
-    std::vector<GenerationRequest> mixed = alone;
-    mixed[1] = whole[1];
-    const std::vector<Generation> both = Generate(mixed);
-    EXPECT_EQ(engine_->times().drawn_rows, 5 * 40);
-    EXPECT_EQ(engine_->times().logits_rows, 4 * 40);
-    for (size_t i = 0; i < alone.size(); ++i) {
-      EXPECT_EQ(tokens[i].tokens, logits[i].tokens);
-      EXPECT_EQ(tokens[i].text, logits[i].text);
-      EXPECT_EQ(both[i].tokens, logits[i].tokens);
-    }
-  }
+  ExpectSameTokensFromLogits(requests, 2);
 }
 
 // The same of requests with temperatures and filters.
 TEST_F(Generating, SampledTokensComeAloneAndAreTheSame) {
   const std::vector<sampling::SamplingParams> ways = support::WaysToSample(8);
-  std::vector<GenerationRequest> alone, whole;
+  std::vector<GenerationRequest> requests;
   for (size_t i = 0; i < ways.size(); ++i) {
-    alone.push_back(Asking(kQuestion));
-    alone.back().sampling = ways[i];
-    if (i > 0) alone.back().sampling.temperature += 1;  // so that answers differ from the best one
-    alone.back().choice = i;
-    alone.back().ignore_eos = true;
-    alone.back().max_tokens = 20;
-    whole.push_back(alone.back());
-    whole.back().logprobs = true;
+    requests.push_back(Asking(kQuestion));
+    requests.back().sampling = ways[i];
+    if (i > 0) requests.back().sampling.temperature += 1;  // so that answers differ from the best one
+    requests.back().choice = i;
+    requests.back().ignore_eos = true;
+    requests.back().max_tokens = 20;
   }
-  for (const int64_t ranks : {1, 3}) {
-    EngineOptions options;
-    options.layout.ranks = ranks;
-    Restart(options);
-    const std::vector<Generation> tokens = Generate(alone);
-    EXPECT_EQ(engine_->times().drawn_rows, 8 * 20);
-    EXPECT_EQ(engine_->times().logits_rows, 0);
-    const std::vector<Generation> logits = Generate(whole);
-    EXPECT_EQ(engine_->times().drawn_rows, 8 * 20);
-    std::vector<GenerationRequest> mixed = alone;
-    for (size_t i = 0; i < mixed.size(); i += 3) mixed[i] = whole[i];
-    const std::vector<Generation> both = Generate(mixed);
-    EXPECT_EQ(engine_->times().drawn_rows, (8 + 5) * 20);
-    int differing = 0;
-    for (size_t i = 0; i < alone.size(); ++i) {
-      EXPECT_EQ(tokens[i].tokens, logits[i].tokens) << i;
-      EXPECT_EQ(both[i].tokens, logits[i].tokens) << i;
-      differing += tokens[i].tokens != tokens[0].tokens;
-    }
-    EXPECT_GE(differing, 3);
-  }
+  const std::vector<Generation> drawn = ExpectSameTokensFromLogits(requests, 3);
+  const auto differing = std::count_if(drawn.begin(), drawn.end(),
+                                       [&](const Generation& one) { return one.tokens != drawn.front().tokens; });
+  EXPECT_GE(differing, 3);
 }
 
 // Whoever needs more of the logits than a token that is drawn from them is given them.
