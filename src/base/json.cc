@@ -90,7 +90,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
 Error WrongType(std::string_view what, std::string_view key, const char* expected, const Json& found) {
   return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected {}, found {}; correct it", what, key, expected,
-                                               Quote(DumpJson(found).substr(0, 80))));
+                                               Quote(DumpJson(found), 80)));
 }
 
 }  // namespace

@@ -99,9 +99,14 @@ std::vector<std::string> Split(std::string_view text, char separator) {
   return pieces;
 }
 
-std::string Quote(std::string_view text) {
+std::string Quote(std::string_view text, size_t most) {
+  const bool whole = text.size() <= most;
+  const auto continues = [&](size_t at) { return (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U; };
+  // Characters have four bytes at most: what goes on longer is no text.
+  size_t kept = whole ? text.size() : most;
+  for (int i = 0; i < 3 && !whole && kept > 0 && continues(kept); ++i) --kept;
   std::string out;
-  for (const char c : text.substr(0, 200)) {
+  for (const char c : text.substr(0, kept)) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
@@ -109,7 +114,7 @@ std::string Quote(std::string_view text) {
       out += c;
     }
   }
-  if (text.size() > 200) out += "...";
+  if (!whole) out += "...";
   return RepairUtf8(out);
 }
 

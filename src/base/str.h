@@ -27,8 +27,9 @@ Result<int64_t> ParseInt(std::string_view text, std::string_view what);
 /// Pieces between `separator`; an empty text gives no pieces.
 std::vector<std::string> Split(std::string_view text, char separator);
 
-/// Printable form for messages: control bytes as \xNN, at most 200 bytes.
-std::string Quote(std::string_view text);
+/// Printable form for messages: control bytes as \xNN; of a text of more than `most` bytes the characters that fit, and
+/// three dots.
+std::string Quote(std::string_view text, size_t most = 200);
 
 /// "27.1 MB" (powers of 1000).   Units: bytes.
 std::string HumanBytes(double bytes);

@@ -16,7 +16,7 @@ constexpr std::string_view kSharedKeys[] = {"quantization_config", "compression_
 
 Error Refuse(std::string_view what, std::string_view key, std::string_view expected, const Json& found) {
   return MakeError(Code::kInvalid, fmt::format("{}: \"{}\": expected {}, found {}; correct the file", what, key,
-                                               expected, Quote(std::string_view(DumpJson(found)).substr(0, 80))));
+                                               expected, Quote(DumpJson(found), 80)));
 }
 
 // Member `key`, a JSON null counting as absent.

@@ -126,7 +126,7 @@ Status CheckSupported(const Source& source, const Architecture& architecture) {
     if (found == nullptr) continue;
     if (!found->is_number() && !found->is_boolean()) {
       return GgufUnsupported(source.path, source.Key(pair.from), "one number for all layers",
-                             DumpJson(*found).substr(0, 80));
+                             Quote(DumpJson(*found), 80));
     }
     if (found->is_number_integer()) TRY(Extent(source, pair.from, 0));
   }
@@ -152,7 +152,7 @@ Status AddLayerTypes(const Source& source, int64_t layers, Json* config) {
   const Json* recurrent = Find(source.metadata(), key);
   if (recurrent == nullptr) return {};
   if (!recurrent->is_array() || static_cast<int64_t>(recurrent->size()) < layers) {
-    return GgufUnsupported(source.path, key, "a list of all layers", DumpJson(*recurrent).substr(0, 80));
+    return GgufUnsupported(source.path, key, "a list of all layers", Quote(DumpJson(*recurrent), 80));
   }
   Json types = Json::array();
   for (int64_t i = 0; i < layers; ++i) {
@@ -176,7 +176,7 @@ Status AddWindows(const Source& source, int64_t layers, Json* config) {
                        return on(flag) || flag == false || flag == 0;
                      });
   if (!flags || static_cast<int64_t>(pattern->size()) < layers) {
-    return GgufUnsupported(source.path, key, "a period, or a list of all layers", DumpJson(*pattern).substr(0, 80));
+    return GgufUnsupported(source.path, key, "a period, or a list of all layers", Quote(DumpJson(*pattern), 80));
   }
   Json types = Json::array();
   for (int64_t i = 0; i < layers; ++i) {

@@ -21,7 +21,7 @@ Error Refuse(std::string_view what, std::string_view expected, std::string_view 
                                                expected, found));
 }
 
-std::string Shown(const Json& value) { return Quote(std::string_view(DumpJson(value)).substr(0, 80)); }
+std::string Shown(const Json& value) { return Quote(DumpJson(value), 80); }
 
 // Text-level defects that a JSON parser would report in its own words or not at all.
 Status CheckText(std::string_view json, std::string_view what) {

@@ -34,7 +34,7 @@ Result<std::string> PromptText(const GenerateFlags& flags) {
 }
 
 // Nothing for a chat, whose messages come later.
-Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& prompts,
+Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& prompts, int64_t vocab,
                         const engine::GenerationRequest& base) {
   Asked asked;
   if (flags.chat && !prompts.has_template()) {
@@ -43,7 +43,7 @@ Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& promp
   }
   if (flags.chat) return asked;
   if (!flags.prompts.empty()) {
-    TRY_ASSIGN(asked.batch, ReadPromptFile(flags, prompts, base));
+    TRY_ASSIGN(asked.batch, ReadPromptFile(flags, prompts, vocab, base));
     return asked;
   }
   TRY_ASSIGN(const std::string text, PromptText(flags));
@@ -51,6 +51,7 @@ Result<Asked> ReadAsked(const GenerateFlags& flags, const engine::Prompts& promp
     std::fputs("notice: no chat template: the prompt is continued as plain text\n", stderr);
   }
   TRY_ASSIGN(asked.prompt, EncodePrompt(flags, prompts, text));
+  TRY(engine::CheckTokens(asked.prompt, vocab));
   return asked;
 }
 
@@ -134,8 +135,8 @@ Status Batch(Session* session, std::vector<engine::GenerationRequest> requests, 
   for (size_t i = 0; i < requests.size(); ++i) {
     const Result<int64_t> submitted = generator->Submit(std::move(requests[i]));
     if (!submitted.ok()) {
-      return MakeError(submitted.error().code,
-                       fmt::format("{}, entry {}: {}", session->flags.prompts, i, submitted.error().message));
+      return MakeError(submitted.error().code, fmt::format("{}, prompt {} of it: {}", session->flags.prompts, i + 1,
+                                                           submitted.error().message));
     }
   }
   return generator->Run([&](const engine::Generation& generation, const std::string&) {
@@ -203,7 +204,8 @@ Status Execute(const GenerateFlags& flags) {
   TRY(flags.proof.Fill("generate", &options));
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
-  // Whatever else can be wrong is found before the weights, which take the longest.
+  // What else can be wrong of flags, files and tokens is found before the weights, which take the longest. How long a
+  // prompt may be depends on the memory that they leave.
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model->checkpoint));
   TRY_ASSIGN(engine::GenerationRequest base, BaseRequest(flags, model->files.generation_config));
   engine::Constraints constraints(&prompts.tokenizer(), model->files.stop_tokens);
@@ -211,7 +213,7 @@ Status Execute(const GenerateFlags& flags) {
     TRY_ASSIGN(const Json schema, ReadJsonFile(flags.json_schema));
     TRY_ASSIGN(base.constraint, constraints.Schema(schema, flags.json_schema));
   }
-  TRY_ASSIGN(Asked asked, ReadAsked(flags, prompts, base));
+  TRY_ASSIGN(Asked asked, ReadAsked(flags, prompts, model->geometry.vocab, base));
   TRY_ASSIGN(Loaded loaded, Load(flags.engine, options, std::move(model)));
   Session session{flags, std::move(loaded), prompts, std::move(base)};
   if (flags.show_plan) ShowPlan(session);

@@ -53,7 +53,7 @@ Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine
   }
   return MakeError(Code::kInvalid, fmt::format("expected an object with \"prompt\" (text), \"messages\" (a list) or "
                                                "\"token_ids\" (integers), found {}; correct the line",
-                                               Quote(DumpJson(line).substr(0, 80))));
+                                               Quote(DumpJson(line), 80)));
 }
 
 }  // namespace
@@ -155,7 +155,7 @@ Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engi
 }
 
 Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlags& flags,
-                                                              const engine::Prompts& prompts,
+                                                              const engine::Prompts& prompts, int64_t vocab,
                                                               const engine::GenerationRequest& base) {
   TRY_ASSIGN(const std::string text, ReadTextFile(flags.prompts, int64_t{1} << 30));
   std::vector<engine::GenerationRequest> all;
@@ -166,6 +166,9 @@ Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlag
     TRY_ASSIGN(const Json line, ParseJson(lines[i], where));
     Result<std::vector<TokenId>> ids = EncodeLine(flags, prompts, line);
     if (!ids.ok()) return MakeError(ids.error().code, where + ": " + ids.error().message);
+    if (const Status known = engine::CheckTokens(*ids, vocab); !known.ok()) {
+      return MakeError(known.error().code, where + ": " + known.error().message);
+    }
     engine::GenerationRequest request = base;
     TRY(engine::ReadRequest(line, where, &request));
     request.prompt = std::move(ids).value();

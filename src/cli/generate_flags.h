@@ -45,7 +45,7 @@ Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engi
 /// with the sampling and limits of `base` where the line has none of its own (engine/request_options.h). Errors:
 /// kInvalid names the line.
 Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlags& flags,
-                                                              const engine::Prompts& prompts,
+                                                              const engine::Prompts& prompts, int64_t vocab,
                                                               const engine::GenerationRequest& base);
 
 }  // namespace trivet::cli

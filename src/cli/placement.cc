@@ -67,12 +67,12 @@ Result<Json> ReadList(const std::string& path, const char* form, bool (*is_entry
     return MakeError(Code::kInvalid,
                      fmt::format("{}: expected a list of {} by expert, found {}; correct it", path, form, found));
   };
-  if (!list.is_array()) return refuse(Quote(DumpJson(list).substr(0, 80)));
+  if (!list.is_array()) return refuse(Quote(DumpJson(list), 80));
   if (list.empty() || static_cast<int64_t>(list.size()) > plan::kMostExperts) {
     return refuse(fmt::format("{} entries, of which there may be 1 to {}", list.size(), plan::kMostExperts));
   }
   for (size_t e = 0; e < list.size(); ++e) {
-    if (!is_entry(list[e])) return refuse(fmt::format("{} for expert {}", Quote(DumpJson(list[e]).substr(0, 80)), e));
+    if (!is_entry(list[e])) return refuse(fmt::format("{} for expert {}", Quote(DumpJson(list[e]), 80), e));
   }
   return list;
 }

@@ -64,8 +64,8 @@ Status Execute(const ServeFlags& flags) {
                                                "that range",
                                                flags.request_seconds));
   }
-  if (flags.piece_interval_ms < 0 || flags.piece_interval_ms > 1000) {
-    return MakeError(Code::kUsage, fmt::format("--piece-interval: expected 0 to 1000, found {}; choose a value in that "
+  if (flags.piece_interval_ms < 0 || flags.piece_interval_ms > 100) {
+    return MakeError(Code::kUsage, fmt::format("--piece-interval: expected 0 to 100, found {}; choose a value in that "
                                                "range",
                                                flags.piece_interval_ms));
   }
@@ -109,9 +109,10 @@ Run AddServe(CLI::App* app) {
   app->add_option("--api-key", flags->http.api_key,
                   "key that every request but /health must carry as \"Authorization: Bearer KEY\"; none when empty");
   app->add_option("--served-model-name", flags->name, "name of the model in requests and answers; MODEL when empty");
-  app->add_option("--piece-interval", flags->piece_interval_ms,
-                  "milliseconds between the pieces of one stream while a step serves more than four; 0 sends every "
-                  "token by itself");
+  app->add_option(
+      "--piece-interval", flags->piece_interval_ms,
+      "milliseconds, 0 to 100, between the pieces of one stream while a step serves more than four choices; "
+      "0 sends every token by itself");
   app->add_option("--request-seconds", flags->request_seconds,
                   "time for a request from its submission to its end; 0 is none");
   app->add_option("--drain-seconds", flags->drain_seconds,

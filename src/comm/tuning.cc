@@ -172,7 +172,7 @@ Result<Tuning> Tuning::Read(const std::string& path) {
     return Wrong(path, fmt::format("results: expected a list of at most {}, found {}", kMostResults,
                                    results.is_array()  ? fmt::format("{} of them", results.size())
                                    : results.is_null() ? "none"
-                                                       : Quote(DumpJson(results).substr(0, 80))));
+                                                       : Quote(DumpJson(results), 80)));
   }
   Tuning tuning;
   tuning.path_ = path;

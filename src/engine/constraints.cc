@@ -75,7 +75,7 @@ Result<ConstraintPtr> Constraints::Choice(const std::vector<std::string>& texts,
   if (texts.empty() || std::any_of(texts.begin(), texts.end(), bad)) {
     return MakeError(Code::kInvalid,
                      fmt::format("{}: expected at least one text, none of them empty, found {}; correct the list", what,
-                                 Quote(DumpJson(Json(texts)).substr(0, 80))));
+                                 Quote(DumpJson(Json(texts)), 80)));
   }
   const Writer write = [&](grammar::GrammarBuilder* builder) -> Result<grammar::NodeId> {
     return builder->Literals(texts);

@@ -13,6 +13,7 @@
 #include "engine/knobs.h"
 #include "engine/limits.h"
 #include "engine/plan_facts.h"
+#include "engine/prompts.h"
 #include "engine/routes.h"
 #include "engine/step_cost.h"
 #include "proof/rank_files.h"
@@ -172,14 +173,7 @@ Engine::~Engine() {
 }
 
 Status Engine::Submit(sched::Request request, RuleAt rules) {
-  for (const TokenId token : request.prompt) {
-    if (token < 0 || token >= model_.geometry.vocab) {
-      return MakeError(Code::kInvalid,
-                       fmt::format("prompt: expected token ids from 0 to {}, found {}; use this model's "
-                                   "tokenizer",
-                                   model_.geometry.vocab - 1, token));
-    }
-  }
+  TRY(CheckTokens(request.prompt, model_.geometry.vocab));
   const SeqId id = request.id;
   const size_t replica = ReplicaFor();
   if (replica_of_.contains(id)) {

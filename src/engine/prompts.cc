@@ -107,4 +107,14 @@ Result<std::vector<TokenId>> Prompts::EncodeText(const std::string& text) const 
   return ids;
 }
 
+Status CheckTokens(std::span<const TokenId> prompt, int64_t vocab) {
+  for (const TokenId token : prompt) {
+    if (token >= 0 && token < vocab) continue;
+    return MakeError(Code::kInvalid, fmt::format("prompt: expected token ids from 0 to {}, found {}; use this model's "
+                                                 "tokenizer",
+                                                 vocab - 1, token));
+  }
+  return {};
+}
+
 }  // namespace trivet::engine

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,5 +56,9 @@ class Prompts {
   Json special_tokens_;
   bool begins_chats_ = false;  // conversations begin with what texts begin with
 };
+
+/// Whether a model with a vocabulary of that size knows all tokens of a prompt.  Errors: kInvalid naming the first that
+/// it does not know.
+Status CheckTokens(std::span<const TokenId> prompt, int64_t vocab);
 
 }  // namespace trivet::engine

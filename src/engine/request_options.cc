@@ -30,7 +30,7 @@ Status ReadStops(const Json& object, std::string_view what, std::vector<std::str
     if (!text.is_string()) {
       return MakeError(Code::kInvalid, fmt::format("{}: \"stop\": expected a text or a list of texts, found {}; give "
                                                    "one of these",
-                                                   what, Quote(DumpJson(*found).substr(0, 80))));
+                                                   what, Quote(DumpJson(*found), 80)));
     }
     texts.push_back(text.get<std::string>());
   }

@@ -143,9 +143,8 @@ const Json* Resolve(const Json& root, const std::string& reference) {
 
 Error SchemaReader::Wrong(const std::string& where, std::string_view keyword, std::string_view expected,
                           const Json& found) const {
-  return MakeError(Code::kInvalid,
-                   fmt::format("{}{}: \"{}\": expected {}, found {}; correct the schema", what_, Quote(where),
-                               Quote(keyword), expected, Quote(DumpJson(found).substr(0, 80))));
+  return MakeError(Code::kInvalid, fmt::format("{}{}: \"{}\": expected {}, found {}; correct the schema", what_,
+                                               Quote(where), Quote(keyword), expected, Quote(DumpJson(found), 80)));
 }
 
 Error SchemaReader::Unsupported(const std::string& where, std::string_view keyword, std::string_view advice) const {

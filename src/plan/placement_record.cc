@@ -16,10 +16,10 @@ Verdict Invalid(std::string sentence) { return {kInvalidPlacementMap, std::move(
 
 // A value, or null for one that is absent; `where` is its place in the record, such as "\"tables\"[1][2]".
 Error WrongType(std::string_view what, std::string_view where, const char* expected, const Json* found) {
-  return MakeError(Code::kInvalid, fmt::format("{}: {}: expected {}, found {}; make the map anew with `trivet "
-                                               "placement make`",
-                                               what, where, expected,
-                                               found == nullptr ? "nothing" : Quote(DumpJson(*found).substr(0, 80))));
+  return MakeError(Code::kInvalid,
+                   fmt::format("{}: {}: expected {}, found {}; make the map anew with `trivet "
+                               "placement make`",
+                               what, where, expected, found == nullptr ? "nothing" : Quote(DumpJson(*found), 80)));
 }
 
 std::string Key(std::string_view key) { return fmt::format("\"{}\"", key); }
@@ -304,7 +304,7 @@ Result<PlacementRecord> ParsePlacementRecord(const Json& fragment, std::string_v
   if (!fragment.is_object()) {
     return MakeError(Code::kInvalid, fmt::format("{}: expected an object with \"version\" and \"logical_to_physical\", "
                                                  "found {}; make the map with `trivet placement make`",
-                                                 what, Quote(DumpJson(fragment).substr(0, 80))));
+                                                 what, Quote(DumpJson(fragment), 80)));
   }
   PlacementRecord record;
   TRY_ASSIGN(record.version, NeedString(fragment, "version", what));

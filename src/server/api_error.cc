@@ -43,7 +43,7 @@ ApiError FromError(const Error& error, std::string param) {
 
 ApiError WrongField(const std::string& param, const std::string& expected, const Json& found,
                     const std::string& advice) {
-  const std::string text = found.is_null() ? "none" : Quote(DumpJson(found).substr(0, 80));
+  const std::string text = found.is_null() ? "none" : Quote(DumpJson(found), 80);
   return {400, fmt::format("{}: expected {}, found {}; {}", param, expected, text, advice), param, ""};
 }
 

@@ -33,26 +33,26 @@ constexpr const char* kEngineKeys[] = {"temperature",
 // Whatever is unknown and not here is ignored, since clients send much.
 struct Refused {
   const char* key;
-  Json neutral;
+  std::vector<Json> neutral;  // values that change nothing; null always is one
 };
 std::vector<Refused> RefusedFields(bool chat) {
-  std::vector<Refused> fields = chat ? std::vector<Refused>{{"prompt", Json()}, {"echo", false}, {"best_of", 1}}
-                                     : std::vector<Refused>{{"messages", Json()},
-                                                            {"tools", Json::array()},
-                                                            {"top_logprobs", Json()},
-                                                            {"max_completion_tokens", Json()}};
-  const std::vector<Refused> both = {{"continue_final_message", false},
-                                     {"use_beam_search", false},
-                                     {"bad_words", Json::array()},
-                                     {"suffix", ""},
-                                     {"modalities", Json::array({"text"})},
-                                     {"prompt_logprobs", Json()},
-                                     {"truncate_prompt_tokens", Json()},
-                                     {"functions", Json::array()},
-                                     {"function_call", Json()},
-                                     {"audio", Json()},
-                                     {"web_search_options", Json()},
-                                     {"guided_grammar", Json()}};
+  const Json none = Json::array();
+  std::vector<Refused> fields =
+      chat ? std::vector<Refused>{{"prompt", {"", none}}, {"echo", {false}}, {"best_of", {1}}}
+           : std::vector<Refused>{
+                 {"messages", {none}}, {"tools", {none}}, {"top_logprobs", {0}}, {"max_completion_tokens", {}}};
+  const std::vector<Refused> both = {{"continue_final_message", {false}},
+                                     {"use_beam_search", {false}},
+                                     {"bad_words", {none}},
+                                     {"suffix", {""}},
+                                     {"modalities", {none, Json::array({"text"})}},
+                                     {"prompt_logprobs", {false}},
+                                     {"truncate_prompt_tokens", {-1}},
+                                     {"functions", {none}},
+                                     {"function_call", {"none", "auto"}},
+                                     {"audio", {}},
+                                     {"web_search_options", {}},
+                                     {"guided_grammar", {}}};
   fields.insert(fields.end(), both.begin(), both.end());
   return fields;
 }
@@ -66,9 +66,10 @@ bool Given(const Json& body, std::string_view key) {
 
 ApiStatus CheckSupported(const Json& body, bool chat) {
   for (const auto& [key, neutral] : RefusedFields(chat)) {
-    if (!Given(body, key) || body[key] == neutral) continue;
+    if (!Given(body, key) || std::find(neutral.begin(), neutral.end(), body[key]) != neutral.end()) continue;
     return WrongField(key,
-                      fmt::format("none, since {} of this server have no such field", chat ? "chats" : "completions"),
+                      fmt::format("nothing that changes an answer, since {} of this server have no such field",
+                                  chat ? "chats" : "completions"),
                       body[key], "leave it out");
   }
   return {};

@@ -86,6 +86,8 @@ TEST(Quote, ShowsControlBytesAndCutsLongTexts) {
   EXPECT_EQ(Quote("\xff"), kReplacement);
   EXPECT_EQ(Quote(std::string(200, 'x')), std::string(200, 'x'));
   EXPECT_EQ(Quote(std::string(201, 'x')), std::string(200, 'x') + "...");
+  EXPECT_EQ(Quote("\u65e5\u672c\u8a9e", 8), "\u65e5\u672c...");
+  EXPECT_EQ(Quote("\u65e5\u672c\u8a9e", 9), "\u65e5\u672c\u8a9e");
   std::string accents;
   while (accents.size() < 300) accents += "é";
   EXPECT_TRUE(IsUtf8(Quote("x" + accents))) << "a character cut in two";

@@ -56,6 +56,8 @@ TEST_F(EarlyErrors, OfWhatIsAsked) {
           {"schema.json", "\"type\"", "found 5"});
   Refused("generate demo --prompts " + Write("prompts.jsonl", "{\"prompt\": 5}") + kLater, 4,
           {"prompts.jsonl, line 1", "expected an object with \"prompt\""});
+  Refused("generate demo --prompts " + Write("ids.jsonl", "\n{\"token_ids\": [5, 4096]}") + kLater, 4,
+          {"ids.jsonl, line 2: prompt", "from 0 to 4095, found 4096"});
   Refused("generate " + DemoWith("tokenizer_config.json", "{}") + " --chat" + kLater, 5, {"--chat", "chat template"});
   Refused("generate demo --raw --prompt ''" + kLater, 4, {"prompt: expected at least one token"});
   Refused("generate demo --raw" + kLater, 4, {"prompt: expected at least one token"});  // an empty standard input

@@ -130,20 +130,34 @@ TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
   // What the other route has, and would change the answer.
   for (const auto& [key, value] :
        std::vector<std::pair<std::string, Json>>{{"echo", true}, {"best_of", 2}, {"prompt", "hi"}}) {
-    EXPECT_THAT(ChatRefusal(key, value).message, HasSubstr(key + ": expected none, since chats of this server"));
+    EXPECT_THAT(ChatRefusal(key, value).message,
+                HasSubstr(key + ": expected nothing that changes an answer, since chats of this server"));
   }
   for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{{"messages", Json::array({1})},
                                                                             {"tools", Json::array({function})},
                                                                             {"max_completion_tokens", 3},
                                                                             {"top_logprobs", 2}}) {
-    EXPECT_THAT(CompletionRefusal(key, value).message, HasSubstr(key + ": expected none, since completions of this"));
+    EXPECT_THAT(CompletionRefusal(key, value).message,
+                HasSubstr(key + ": expected nothing that changes an answer, since completions of this"));
   }
   for (const auto& [key, value] :
-       std::vector<std::pair<std::string, Json>>{{"echo", false}, {"best_of", 1}, {"prompt", Json()}}) {
+       std::vector<std::pair<std::string, Json>>{{"echo", false}, {"best_of", 1}, {"prompt", Json()}, {"prompt", ""}}) {
     EXPECT_EQ(ChatRefusal(key, value).status, 200) << key;
   }
-  EXPECT_EQ(CompletionRefusal("tools", Json::array()).status, 200);
-  EXPECT_EQ(CompletionRefusal("best_of", 1).status, 200);
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{
+           {"tools", Json::array()}, {"best_of", 1}, {"top_logprobs", 0}, {"messages", Json::array()}}) {
+    EXPECT_EQ(CompletionRefusal(key, value).status, 200) << key;
+  }
+  for (const auto& [key, value] : std::vector<std::pair<std::string, Json>>{{"function_call", "auto"},
+                                                                            {"function_call", "none"},
+                                                                            {"modalities", Json::array({"text"})},
+                                                                            {"prompt_logprobs", false},
+                                                                            {"truncate_prompt_tokens", -1}}) {
+    EXPECT_EQ(ChatRefusal(key, value).status, 200) << key;
+    EXPECT_EQ(CompletionRefusal(key, value).status, 200) << key;
+  }
+  EXPECT_EQ(ChatRefusal("modalities", Json::array({"audio"})).param, "modalities");
+  EXPECT_EQ(ChatRefusal("function_call", {{"name", "f"}}).param, "function_call");
 }
 
 // One sentence: the field, what it may be, and what it was.
