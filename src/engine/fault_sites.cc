@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace trivet::engine {
@@ -57,58 +58,83 @@ bool HasRows(const plan::Layout& layout, const EngineOptions& options, const Hel
   }
 }
 
-// Experts that the faulty rank has to hold for its mistake.
-int64_t ExpertsNeeded(const plan::Layout& layout, const EngineOptions& options) {
-  switch (options.fault.kind) {
-    case FaultKind::kWrongSlot:
-    case FaultKind::kMovedMap:
-      return 2;
-    case FaultKind::kWeightBit:
-    case FaultKind::kCombineOrder:
-      return 1;
-    case FaultKind::kRouterUlp:  // whoever has none chooses for its record, or shows what it has of dealt rows
-      return options.proof.on() || Deals(layout) ? 0 : 1;
-    default:
-      return 0;
-  }
+// A branch of a layer.
+struct Branch {
+  int64_t layer = 0;
+  bool channels = false;  // the second one, which mixes channels
+};
+
+// Where a mistake can be made: the number that `site` gives it, and the branch that it is made in.
+struct Site {
+  int64_t number = 0;
+  Branch branch;
+};
+
+// What a rank computes of a branch, in units of the model: dummies change nothing, nor does what another rank adds.
+struct Share {
+  int64_t heads = 0;     // of queries, or of a delta net's values
+  int64_t experts = 0;   // routed
+  int64_t channels = 0;  // of the MLP, or of the shared expert
+  int64_t all() const { return heads + experts + channels; }
+};
+
+// Experts of the model that lie in the slots of a rank.
+int64_t HeldExperts(const plan::ExpertShard& shard) {
+  if (shard.channels.width == 0) return 0;
+  return std::count_if(shard.slots.begin(), shard.slots.end(), [](int64_t expert) { return expert >= 0; });
 }
 
-// Whether the faulty rank has what its mistake is made in.
-Status CheckHoldings(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options) {
-  const int64_t rank = options.fault.rank;
-  if (!HasRows(layout, options, RowsOf(geometry, layout, options))) {
-    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank that holds rows, found {}, to which this "
-                                               "layout gives none; choose another rank",
-                                               rank));
+Share ShareAt(const plan::Geometry& geometry, const plan::Layout& layout, int64_t rank, const Branch& branch) {
+  const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+  const plan::RankShard& shard = layout.ShardOf(rank);
+  if (!branch.channels) {
+    return {layer.mixer == plan::Mixer::kDeltaNet ? shard.delta_net.v_real : shard.attention.q_real};
   }
-  const plan::ExpertShard& shard = layout.ShardOf(rank).experts;
-  const auto experts = shard.channels.width == 0 ? 0
-                                                 : std::count_if(shard.slots.begin(), shard.slots.end(),
-                                                                 [](int64_t expert) { return expert >= 0; });
-  const int64_t needed = ExpertsNeeded(layout, options);
-  if (experts >= needed) return {};
-  return MakeError(Code::kUsage,
-                   fmt::format("--fault: expected a rank that holds {} of the experts at least, found {}, "
-                               "which holds {}; choose another rank",
-                               needed, rank, experts));
+  if (layer.channel_mixer == plan::ChannelMixer::kMlp) return {0, 0, shard.mlp.real};
+  // The sum of both kinds is one: of a kind that is whole, where the other one is cut, the first rank adds all.
+  const plan::Partials& partial = layout.partial;
+  const bool first = layout.At(rank).tp == 0;
+  Share share;
+  if (shard.experts.channels.real > 0 && (partial.experts || !partial.shared || first)) {
+    share.experts = HeldExperts(shard.experts);
+  }
+  if (geometry.moe.shared_width > 0 && (partial.shared || !partial.experts || first)) {
+    share.channels = shard.shared.real;
+  }
+  return share;
 }
 
-// The sites of a rank of that stage for mistakes of that kind; nothing for a kind that has no sites.
-std::optional<std::vector<int64_t>> SitesOf(const plan::Geometry& geometry, const plan::Layout& layout,
-                                            const comm::Fault& fault) {
-  const plan::Stage& stage = layout.stages[static_cast<size_t>(layout.At(fault.rank).pp)];
-  std::vector<int64_t> sums, attention, experts;  // by number in a step, by number in the stage, by layer
-  const auto add = [](std::vector<int64_t>* sites, bool there) {
-    if (there) sites->push_back(std::ssize(*sites));
+std::vector<Branch> BranchesOf(const plan::Stage& stage) {
+  std::vector<Branch> branches;
+  for (int64_t at = stage.begin; at < stage.end; ++at) {
+    branches.push_back({at, false});
+    branches.push_back({at, true});
+  }
+  return branches;
+}
+
+const plan::Stage& StageOf(const plan::Layout& layout, int64_t rank) {
+  return layout.stages[static_cast<size_t>(layout.At(rank).pp)];
+}
+
+// The sites of the faulty rank for mistakes of that kind; nothing for a kind that has no sites.
+std::optional<std::vector<Site>> SitesOf(const plan::Geometry& geometry, const plan::Layout& layout,
+                                         const comm::Fault& fault) {
+  std::vector<Site> sums, attention, experts;  // by number in a step, by number in the stage, by layer
+  const auto add = [](std::vector<Site>* sites, const Branch& branch, bool there) {
+    if (there) sites->push_back({std::ssize(*sites), branch});
   };
   const plan::Partials& partial = layout.partial;
-  for (int64_t at = stage.begin; at < stage.end; ++at) {
-    const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(at)];
+  for (const Branch& branch : BranchesOf(StageOf(layout, fault.rank))) {
+    const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+    if (!branch.channels) {
+      add(&sums, branch, layer.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention);
+      add(&attention, branch, layer.mixer == plan::Mixer::kAttention);
+      continue;
+    }
     const bool moe = layer.channel_mixer == plan::ChannelMixer::kMoe;
-    add(&sums, layer.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention);
-    add(&sums, moe ? partial.experts || partial.shared : partial.mlp);
-    add(&attention, layer.mixer == plan::Mixer::kAttention);
-    if (moe) experts.push_back(at);
+    add(&sums, branch, moe ? partial.experts || partial.shared : partial.mlp);
+    if (moe) experts.push_back({branch.layer, branch});
   }
   switch (fault.kind) {
     case FaultKind::kPartialBF16:
@@ -123,13 +149,116 @@ std::optional<std::vector<int64_t>> SitesOf(const plan::Geometry& geometry, cons
     case FaultKind::kCombineOrder:
       return experts;
     case FaultKind::kMovedMap: {  // which begins at the first layer with experts that is not before the site
-      std::vector<int64_t> from;
-      for (int64_t at = 0; !experts.empty() && at <= experts.back(); ++at) from.push_back(at);
+      std::vector<Site> from;
+      for (const Site& site : experts) {
+        while (std::ssize(from) <= site.number) from.push_back({std::ssize(from), site.branch});
+      }
       return from;
     }
     default:
       return std::nullopt;
   }
+}
+
+// What the faulty rank needs to make its mistake with, and how much of it there is where the mistake is made.
+struct Need {
+  int64_t needed = 0;
+  int64_t held = 0;
+  std::string what;
+  std::string where;
+};
+
+// Of a mistake at one site.
+Need NeedAt(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options,
+            const Branch& branch) {
+  const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+  const Share share = ShareAt(geometry, layout, options.fault.rank, branch);
+  const std::string where = fmt::format("layer {}", branch.layer);
+  switch (options.fault.kind) {
+    case FaultKind::kMovedMap:  // whose map is noted, whether or not the rank computes with it
+      return {2, HeldExperts(layout.ShardOf(options.fault.rank).experts), "experts", where};
+    case FaultKind::kWrongSlot:
+      return {2, share.experts, "experts", where};
+    case FaultKind::kWeightBit:
+    case FaultKind::kCombineOrder:
+      return {1, share.experts, "experts", where};
+    case FaultKind::kLocalTopK:  // whoever has none chooses for its record
+      return {options.proof.on() ? 0 : 1, share.experts, "experts", where};
+    case FaultKind::kRouterUlp:  // or shows what it has of dealt rows
+      return {options.proof.on() || Deals(layout) ? 0 : 1, share.experts, "experts", where};
+    default:
+      break;
+  }
+  if (!branch.channels) {
+    const bool delta_net = layer.mixer == plan::Mixer::kDeltaNet;
+    return {1, share.heads, delta_net ? "value heads" : "attention heads", where};
+  }
+  const bool moe = layer.channel_mixer == plan::ChannelMixer::kMoe;
+  return {1, share.all(), moe ? "experts or shared channels" : "MLP channels", where};
+}
+
+// Of a mistake that is made in a whole stage.
+Need NeedIn(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options,
+            const HeldRows& rows) {
+  const int64_t rank = options.fault.rank;
+  const plan::Stage& stage = StageOf(layout, rank);
+  Need need;
+  need.where = fmt::format("layers {} to {}", stage.begin, stage.end - 1);
+  int64_t heads = 0, all = 0;
+  bool routers = false;
+  for (const Branch& branch : BranchesOf(stage)) {
+    const Share share = ShareAt(geometry, layout, rank, branch);
+    heads += share.heads;
+    all += share.all();
+    const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+    routers = routers || layer.channel_mixer == plan::ChannelMixer::kMoe;
+  }
+  if (options.fault.kind == FaultKind::kHandBF16) {  // the last stage shows what heads are made of, and dealt rows
+    const bool shows = !stage.last || (Deals(layout) && rows.keeps);
+    need.needed = shows ? 0 : 1;
+    need.held = heads;
+    need.what = "heads";
+  } else if (options.fault.kind == FaultKind::kSplitK) {
+    // A router is every rank's: what comes of it is seen where it is noted, or where its rows are dealt.
+    const bool routes = routers && (options.proof.on() || (Deals(layout) && rows.keeps));
+    const bool draws = stage.last && (layout.partial.vocab || layout.At(rank).tp == 0);
+    need.needed = routes ? 0 : 1;
+    need.held = all + (draws ? layout.ShardOf(rank).vocab.real : 0);
+    need.what = stage.last ? "heads, experts, channels or vocabulary rows" : "heads, experts or channels";
+  }
+  return need;
+}
+
+// Whether the faulty rank has what its mistake is made in.
+//   site  null for kinds that have none
+Status CheckHoldings(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options,
+                     const Site* site) {
+  const int64_t rank = options.fault.rank;
+  const HeldRows rows = RowsOf(geometry, layout, options);
+  if (!HasRows(layout, options, rows)) {
+    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank that holds rows, found {}, to which this "
+                                               "layout gives none; choose another rank",
+                                               rank));
+  }
+  const Need need =
+      site == nullptr ? NeedIn(geometry, layout, options, rows) : NeedAt(geometry, layout, options, site->branch);
+  if (need.held >= need.needed) return {};
+  const bool sums = options.fault.kind == FaultKind::kPartialBF16 || options.fault.kind == FaultKind::kLocalScale;
+  return MakeError(Code::kUsage,
+                   fmt::format("--fault: expected a rank that computes with {} of the {} at least, found "
+                               "{}, which has {} in {}; choose another rank{}",
+                               need.needed, need.what, rank, need.held, need.where, sums ? " or site" : ""));
+}
+
+// Whether ranks that choose among their shares of the experts have any to choose among. Where groups of experts are
+// eligible, shares are not those groups, and the choice is another anyway.
+Status CheckChoice(const plan::Geometry& geometry, const plan::Layout& layout, const comm::Fault& fault) {
+  const plan::MoeGeometry& moe = geometry.moe;
+  if (fault.kind != FaultKind::kLocalTopK || moe.router.groups_kept < moe.router.groups) return {};
+  if (layout.ranks > 1 && layout.ranks <= moe.experts) return {};
+  return MakeError(Code::kUsage, fmt::format("--fault: expected {} experts that 2 to {} ranks share out to choose "
+                                             "among, found rank {} of {} that cut a layer; give another --ranks",
+                                             moe.experts, moe.experts, fault.rank, layout.ranks));
 }
 
 }  // namespace
@@ -172,13 +301,17 @@ Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, co
         Code::kUnsupported,
         "--fault: expected ranks on the processor for this mistake, found them on GPUs; use --backend cpu");
   }
-  const std::optional<std::vector<int64_t>> sites = SitesOf(geometry, layout, fault);
-  if (!sites || std::find(sites->begin(), sites->end(), fault.site) != sites->end()) {
-    return CheckHoldings(geometry, layout, options);
+  const std::optional<std::vector<Site>> sites = SitesOf(geometry, layout, fault);
+  if (!sites) return CheckHoldings(geometry, layout, options, nullptr);
+  const auto site =
+      std::find_if(sites->begin(), sites->end(), [&](const Site& one) { return one.number == fault.site; });
+  if (site != sites->end()) {
+    TRY(CheckHoldings(geometry, layout, options, &*site));
+    return CheckChoice(geometry, layout, fault);
   }
   const std::string there = sites->empty() ? fmt::format("rank {} has none for this mistake", fault.rank)
                                            : fmt::format("rank {} has {}, from {} to {}", fault.rank, sites->size(),
-                                                         sites->front(), sites->back());
+                                                         sites->front().number, sites->back().number);
   return MakeError(Code::kUsage, fmt::format("--fault: expected a site, of which {}, found {}; choose another site or "
                                              "rank",
                                              there, fault.site));

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/fault_sites.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/support/model_runs.h"
@@ -105,12 +107,14 @@ TEST(CheckFault, ARankWithoutRowsCannotBeAtFault) {
                 HasSubstr("expected a rank that holds rows, found 8, to which this layout gives none"))
         << kind;
   }
-  EXPECT_EQ(Said(model, "partial-bf16:rank=8", dealt), "") << "it adds its part of all rows";
+  EngineOptions whole = dealt;
+  ASSERT_TRUE(plan::ParseCuts("experts=whole", &whole.layout).ok());
+  EXPECT_EQ(Said(model, "partial-bf16:rank=8:site=1", whole), "") << "it adds its part of all rows";
   EngineOptions shared;
   shared.layout.context = 3;
   shared.layout.context_stretch = 2;  // of which the third has none
-  for (const std::string kind : {"router-ulp", "hand-bf16", "local-topk", "combine-order", "split-k", "rank-order",
-                                 "split-kv", "moved-map", "partial-bf16", "local-scale"}) {
+  for (const std::string kind : {"router-ulp", "hand-bf16", "combine-order", "split-k", "rank-order", "split-kv",
+                                 "moved-map", "partial-bf16", "local-scale"}) {
     EXPECT_EQ(Said(model, kind + ":rank=1", shared), "") << kind;
     EXPECT_THAT(Said(model, kind + ":rank=2", shared), HasSubstr("that holds rows, found 2")) << kind;
   }
@@ -137,15 +141,152 @@ TEST(CheckFault, ARankWithoutExpertsCannotMixThemUp) {
   ASSERT_TRUE(plan::ParseCuts("experts=whole", &whole.layout).ok());
   for (const std::string kind : {"weight-bit", "combine-order", "router-ulp"}) {
     EXPECT_EQ(Said(model, kind + ":rank=0", whole), "") << kind;
-    EXPECT_THAT(Said(model, kind + ":rank=15", whole),
-                HasSubstr("expected a rank that holds 1 of the experts at least, found 15, which holds 0"))
+    EXPECT_THAT(
+        Said(model, kind + ":rank=15", whole),
+        HasSubstr("expected a rank that computes with 1 of the experts at least, found 15, which has 0 in layer 0"))
         << kind;
   }
   for (const std::string kind : {"wrong-slot", "moved-map"}) {
-    EXPECT_THAT(Said(model, kind + ":rank=0", whole), HasSubstr("holds 2 of the experts at least, found 0")) << kind;
+    EXPECT_THAT(Said(model, kind + ":rank=0", whole), HasSubstr("computes with 2 of the experts at least, found 0"))
+        << kind;
   }
   whole.proof.level = record::Level::kDigest;  // it chooses for its record
   EXPECT_EQ(Said(model, "router-ulp:rank=15", whole), "");
+}
+
+// On so many ranks, cut as the text says.
+EngineOptions CutOver(int64_t ranks, const std::string& cuts = "") {
+  EngineOptions options;
+  options.layout.ranks = ranks;
+  EXPECT_TRUE(plan::ParseCuts(cuts, &options.layout).ok());
+  return options;
+}
+
+// What is said of a rank that has none of what a mistake is made in.
+std::string None(const std::string& what, int64_t rank, const std::string& where) {
+  return fmt::format(
+      "expected a rank that computes with 1 of the {} at least, found {}, which has 0 in {}; choose "
+      "another rank",
+      what, rank, where);
+}
+
+// The demo's layers 3 and 7 have attention, of two KV heads: sums 6 and 14 of a step, the 0th and 1st attention.
+TEST(CheckFault, ARankWithoutHeadsAddsNothingToTheirSums) {
+  const OpenedModel model = support::Open(DemoDir());
+  for (const std::string kind : {"partial-bf16", "local-scale"}) {
+    for (const auto& [site, layer] : {std::pair(6, 3), {14, 7}}) {
+      const std::string at = fmt::format("{}:site={}:rank=", kind, site);
+      for (const int rank : {0, 1}) EXPECT_EQ(Said(model, at + std::to_string(rank)), "") << at;
+      EXPECT_THAT(Said(model, at + "2"), HasSubstr(None("attention heads", 2, fmt::format("layer {}", layer)))) << at;
+    }
+    for (const int site : {0, 4, 5, 7, 15}) {  // of delta nets and experts, of which rank 2 has some
+      EXPECT_EQ(Said(model, fmt::format("{}:rank=2:site={}", kind, site)), "") << site;
+    }
+    for (const int64_t ranks : {7, 16}) {
+      const std::string last = std::to_string(ranks - 1);
+      EXPECT_EQ(Said(model, kind + ":rank=3", ranks), "");
+      EXPECT_THAT(Said(model, kind + ":rank=" + last, ranks), HasSubstr(None("value heads", ranks - 1, "layer 0")));
+      EXPECT_THAT(Said(model, kind + ":site=1:rank=" + last, ranks),
+                  HasSubstr(None("experts or shared channels", ranks - 1, "layer 0")));
+    }
+    EXPECT_EQ(Said(model, kind + ":rank=6:site=6", 7), "") << "which has a query head";
+    EXPECT_EQ(Said(model, kind + ":rank=4:site=1", 7), "") << "which has shared channels, and no experts";
+    // A rank of the second stage counts that one's sums: its first layer is layer 4.
+    EXPECT_THAT(Said(model, kind + ":rank=5:site=6", 3, 2), HasSubstr(None("attention heads", 5, "layer 7")));
+    EXPECT_EQ(Said(model, kind + ":rank=4:site=6", 3, 2), "");
+    // Dummies add nothing.
+    EXPECT_THAT(Said(model, kind + ":rank=2:site=6", CutOver(3, "attn=pad")),
+                HasSubstr(None("attention heads", 2, "layer 3")));
+  }
+  for (const std::string site : {"0", "1"}) {
+    EXPECT_EQ(Said(model, "split-kv:rank=1:site=" + site), "");
+    EXPECT_THAT(Said(model, "split-kv:rank=2:site=" + site),
+                HasSubstr(None("attention heads", 2, site == "0" ? "layer 3" : "layer 7")));
+  }
+  EXPECT_EQ(Said(model, "split-kv:rank=7", 16), "");
+  EXPECT_THAT(Said(model, "split-kv:rank=15", 16), HasSubstr(None("attention heads", 15, "layer 3")));
+  EXPECT_EQ(Said(model, "split-kv:rank=2", CutOver(3, "attn=replicate")), "") << "it has all heads";
+}
+
+TEST(CheckFault, ARankWithoutMlpChannelsAddsNothingToTheirSum) {
+  const OpenedModel model = support::Open(CaseDir("llama"));  // 11 units of channels
+  EXPECT_EQ(Said(model, "partial-bf16:rank=10:site=1", 16), "");
+  EXPECT_THAT(Said(model, "partial-bf16:rank=11:site=1", 16), HasSubstr(None("MLP channels", 11, "layer 0")));
+}
+
+// Of a whole part beside one that is cut, the first rank adds all.
+TEST(CheckFault, WhatTheFirstRankAddsAloneIsNoOtherRanks) {
+  const OpenedModel model = support::Open(DemoDir());
+  const EngineOptions experts = CutOver(7, "experts=replicate"), shared = CutOver(7, "shared=replicate");
+  for (const std::string kind : {"weight-bit", "wrong-slot", "combine-order", "router-ulp", "local-topk"}) {
+    EXPECT_EQ(Said(model, kind + ":rank=0", experts), "") << kind;
+    EXPECT_THAT(Said(model, kind + ":rank=1", experts), HasSubstr("of the experts at least, found 1, which has 0"))
+        << kind;
+    EXPECT_EQ(Said(model, kind + ":rank=1", CutOver(7, "experts=replicate,shared=replicate")), "") << kind;
+  }
+  EXPECT_EQ(Said(model, "partial-bf16:site=1:rank=4", experts), "") << "it has shared channels";
+  EXPECT_THAT(Said(model, "partial-bf16:site=1:rank=5", experts), HasSubstr("found 5, which has 0 in layer 0"));
+  EXPECT_EQ(Said(model, "partial-bf16:site=1:rank=0", shared), "");
+  EXPECT_EQ(Said(model, "partial-bf16:site=1:rank=2", shared), "") << "it has experts";
+  EXPECT_THAT(Said(model, "partial-bf16:site=1:rank=3", shared), HasSubstr("found 3, which has 0 in layer 0"));
+  EXPECT_EQ(Said(model, "moved-map:rank=1", experts), "") << "its map is noted";
+}
+
+// Units of channels beyond the model's are zeros, in whatever slot.
+TEST(CheckFault, ARankOfDummyChannelsHasNoExperts) {
+  const OpenedModel model = support::Open(DemoDir());
+  EngineOptions padded = CutOver(5, "experts=width-pad");
+  padded.layout.pad_to = 5;
+  for (const std::string kind : {"weight-bit", "wrong-slot", "combine-order"}) {
+    EXPECT_EQ(Said(model, kind + ":rank=2", padded), "") << kind;
+    EXPECT_THAT(Said(model, kind + ":rank=4", padded), HasSubstr("of the experts at least, found 4, which has 0"))
+        << kind;
+  }
+}
+
+TEST(CheckFault, AChoiceAmongSharesNeedsARankThatChooses) {
+  const OpenedModel model = support::Open(DemoDir());
+  EngineOptions options = CutOver(9);  // of which three have experts
+  EXPECT_EQ(Said(model, "local-topk:rank=2", options), "");
+  EXPECT_THAT(Said(model, "local-topk:rank=8", options), HasSubstr(None("experts", 8, "layer 0")));
+  EXPECT_THAT(Said(model, "local-topk:rank=15", 16), HasSubstr(None("experts", 15, "layer 0")));
+  options.proof.level = record::Level::kDigest;  // it chooses for its record
+  EXPECT_EQ(Said(model, "local-topk:rank=8", options), "");
+  // Ten experts are no shares of one rank, nor of sixteen.
+  options.layout.ranks = 16;
+  EXPECT_THAT(Said(model, "local-topk:rank=15", options),
+              HasSubstr("10 experts that 2 to 10 ranks share out to choose among, found rank 15 of 16"));
+  EXPECT_THAT(Said(model, "local-topk", 1), HasSubstr("found rank 0 of 1 that cut a layer"));
+}
+
+// The last stage rounds what it shows: what the heads of its context group are made of, and dealt rows.
+TEST(CheckFault, ARankWithoutHeadsShowsNothing) {
+  const OpenedModel model = support::Open(DemoDir());
+  EngineOptions shared = CutOver(5, "attn=uneven,gdn=uneven");  // four groups of value heads
+  shared.layout.context = 3;
+  EXPECT_EQ(Said(model, "hand-bf16:rank=3", shared), "");
+  EXPECT_THAT(Said(model, "hand-bf16:rank=4", shared), HasSubstr(None("heads", 4, "layers 0 to 7")));
+  shared.layout.sequence_parallel = true;
+  EXPECT_EQ(Said(model, "hand-bf16:rank=4", shared), "");
+  shared.layout.sequence_parallel = false;
+  shared.layout.context = 1;
+  shared.layout.stages = 2;
+  EXPECT_EQ(Said(model, "hand-bf16:rank=4", shared), "") << "its stage hands rows on";
+}
+
+TEST(CheckFault, ARankWithoutMatricesCannotSplitTheirLeaves) {
+  const OpenedModel model = support::Open(CaseDir("llama"));  // 11 units of channels, and ten of the vocabulary
+  EXPECT_EQ(Said(model, "split-k:rank=10", 16), "");
+  EXPECT_THAT(Said(model, "split-k:rank=11", 16),
+              HasSubstr(None("heads, experts, channels or vocabulary rows", 11, "layers 0 to 2")));
+  // A router is every rank's, and what it says is noted.
+  const OpenedModel demo = support::Open(DemoDir());
+  EngineOptions options = CutOver(16, "vocab=replicate");
+  EXPECT_EQ(Said(demo, "split-k:rank=7", options), "");
+  EXPECT_THAT(Said(demo, "split-k:rank=15", options), HasSubstr("found 15, which has 0 in layers 0 to 7"));
+  options.proof.level = record::Level::kDigest;
+  EXPECT_EQ(Said(demo, "split-k:rank=15", options), "");
+  EXPECT_EQ(Said(demo, "split-k:rank=15", 16), "") << "it has rows of the vocabulary";
 }
 
 }  // namespace
