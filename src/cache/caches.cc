@@ -110,6 +110,9 @@ Result<Caches> Caches::Make(const device::Device& device, const plan::Geometry& 
                  MakeBlock(device, Product({limits.state_slots, caches.state_stride_, kElement}), "delta-net states"));
       TRY_ASSIGN(Block conv,
                  MakeBlock(device, Product({limits.state_slots, caches.conv_stride_, kElement}), "convolution states"));
+      // Many answers that come to a border of pages in one step keep their states for the first time.
+      state.buffer.TakePages();
+      conv.buffer.TakePages();
       caches.state_.push_back(std::move(state));
       caches.conv_.push_back(std::move(conv));
     }

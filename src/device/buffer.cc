@@ -51,6 +51,18 @@ Result<Buffer> Buffer::Make(const Device& device, int64_t bytes, std::string_vie
   return buffer;
 }
 
+void Buffer::TakePages() {
+  if (backend_ != Backend::kCpu || bytes_ == 0) return;
+  constexpr int64_t kPage = 4096;
+#ifdef MADV_POPULATE_WRITE
+  if (::madvise(data_, static_cast<size_t>(bytes_), MADV_POPULATE_WRITE) == 0) return;
+#endif
+  for (int64_t at = 0; at < bytes_; at += kPage) {
+    volatile std::byte* byte = data_ + at;
+    *byte = *byte;
+  }
+}
+
 Buffer::~Buffer() {
   if (data_ == nullptr) return;
   backend_ == Backend::kCpu ? static_cast<void>(::munmap(data_, static_cast<size_t>(bytes_))) : cuda::Free(data_);

@@ -23,6 +23,9 @@ class Buffer {
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;
 
+  /// Takes the processor's pages now, so that no step waits for a system that fills fresh memory with zeros.
+  void TakePages();
+
   std::byte* data() { return data_; }
   const std::byte* data() const { return data_; }
   int64_t bytes() const { return bytes_; }

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <limits>
@@ -21,6 +22,35 @@ TEST(Buffer, IsZeroedAlignedAndWritable) {
     EXPECT_TRUE(std::ranges::all_of(contents, [](uint8_t byte) { return byte == 0; }));
     std::ranges::fill(buffer->As<uint8_t>(), 7);
     EXPECT_EQ(contents.back(), 7);
+  }
+}
+
+// Pages that this thread was given because it touched them for the first time.
+int64_t PagesGiven() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+TEST(Buffer, PagesThatWereTakenAreThere) {
+  constexpr int64_t kBytes = 64 << 20;
+  for (const bool taken : {false, true}) {
+    Buffer buffer = Buffer::Make(Device(), kBytes, "test").value();
+    const std::span<uint8_t> contents = buffer.As<uint8_t>();
+    if (taken) {
+      contents[5] = 7;
+      buffer.TakePages();
+      EXPECT_EQ(contents[5], 7);
+      EXPECT_EQ(contents[kBytes - 1], 0);
+    }
+    const int64_t before = PagesGiven();
+    for (size_t at = 0; at < contents.size(); at += 4096) contents[at] = 1;
+    const int64_t given = PagesGiven() - before;
+    if (taken) {
+      EXPECT_LT(given, 8);
+    } else {
+      EXPECT_GE(given, kBytes >> 21);  // pages may be of 2 MB
+    }
   }
 }
 
