@@ -7,10 +7,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <optional>
+#include <thread>
 #include <tuple>
+#include <vector>
 
 #include "base/clock.h"
 #include "tests/ranks/child_processes.h"
@@ -201,12 +204,18 @@ TEST_F(Failure, ARankKilledAtLoadEndsLoading) {
 }
 
 TEST_F(Failure, ARankStoppedAtLoadIsNamed) {
-  int64_t calls = 0, stopped = 0;
-  const auto engine = Engine::Start(model_, ThreeRanks(Launch::kProcesses), [&](int64_t, int64_t) {
-    if (calls++ > 0) return;
-    ::kill(ChildProcesses().at(1), SIGSTOP);
+  // As soon as there is one: when the first rank tells of its progress, others may have loaded everything.
+  int64_t stopped = 0;
+  std::thread stopper([&] {
+    const int64_t begin = NowUs();
+    while (ChildProcesses().size() < 2 && SecondsSince(begin) < 10) {
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    if (const std::vector<int> children = ChildProcesses(); children.size() == 2) ::kill(children[1], SIGSTOP);
     stopped = NowUs();
   });
+  const auto engine = Engine::Start(model_, ThreeRanks(Launch::kProcesses), {});
+  stopper.join();
   const double seconds = SecondsSince(stopped);
   ASSERT_FALSE(engine.ok());
   EXPECT_EQ(engine.error().code, Code::kPeer);
