@@ -105,7 +105,7 @@ struct LimbWeights<WeightFormat::kFp8, kOwn> {
       }
     }
     if constexpr (kOwn) {
-      scales[0] = __uint_as_float(stored.ones[8]);
+      scales[0] = __uint_as_float(stored.ones[MatrixFormat<WeightFormat::kFp8, kOwn>::kCodes]);
     } else {
 #pragma unroll
       for (int row = 0; row < kScales; ++row) scales[row] = __uint_as_float(WordOf(stored.fours[0], row));
