@@ -132,7 +132,7 @@ class Bench {
 void Run(const KernelRow<Gemm>& row, const char* only) {
   std::printf("%s\n", row.name.data());
   Bench bench(&row, only);
-  const std::vector<int64_t> decode = {1, 2, 4, 8, 16};
+  const std::vector<int64_t> decode = {1, 2, 4, 8, 16, 32, 64};
   // The 27B geometry: gate and up, down, output projection, queries to values, a group's keys, a delta net's gates, and
   // the vocabulary.
   std::vector<Shape> shapes = {{34816, 5120, 256, false}, {5120, 17408, 128, true}, {5120, 6144, 256, true},

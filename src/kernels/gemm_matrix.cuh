@@ -56,23 +56,22 @@ struct MatrixShared {
   };
 };
 
-/// Puts columns [column, end) of the rows into shared memory, and zeros up to the next block's begin.
-template <WeightFormat kFormat, int kRows>
-__device__ void HoldRows(const TileRows& rows, int column, int end, MatrixShared<kFormat, kRows>& shared) {
+/// Puts columns [column, end) of the rows into shared memory, and zeros up to the next block's begin; every thread of a
+/// block of kWarps warps calls it.
+template <int kRows, int kWarps, class Held>
+__device__ void HoldRows(const TileRows& rows, int column, int end, Held& held) {
   const int thread = static_cast<int>(threadIdx.y) * kWarp + static_cast<int>(threadIdx.x);
   const int eights = (end - column + kMatrixColumns - 1) / kMatrixColumns * 4;
   // Loads of several rows are under way together.
   constexpr int kTogether = kRows == 1 ? 1 : 4;
 #pragma unroll 1
-  for (int eight = thread; eight < eights; eight += kMatrixWarps * kWarp) {
-#pragma unroll 1
-    for (int row = 0; row < kRows; row += kTogether) {
-      float x[kTogether][8];
+  for (int at = thread; at < eights * (kRows / kTogether); at += kWarps * kWarp) {
+    const int row = kRows == kTogether ? 0 : at / eights * kTogether, eight = kRows == kTogether ? at : at % eights;
+    float x[kTogether][8];
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) ReadActivations(rows.X(row + i), column + eight * 8, end, x[i]);
+    for (int i = 0; i < kTogether; ++i) ReadActivations(rows.X(row + i), column + eight * 8, end, x[i]);
 #pragma unroll
-      for (int i = 0; i < kTogether; ++i) shared.held.Put(row + i, eight, x[i]);
-    }
+    for (int i = 0; i < kTogether; ++i) held.Put(row + i, eight, x[i]);
   }
 }
 
@@ -106,7 +105,10 @@ struct MatrixTotals {
       AddLeaf(scales[0], sums.OneValue(), &totals[0], &flags);
     } else {
 #pragma unroll
-      for (int v = 0; v < kRows; ++v) AddLeaf(scales[ScaleOf(v)], sums.Value(v), &totals[v], &flags);
+      for (int v = 0; v < kRows; ++v) sums.Value(v) *= scales[ScaleOf(v)];
+      LimitLeaf<kRows>([](int) { return true; }, [&sums](int v) -> float& { return sums.Value(v); }, &flags);
+#pragma unroll
+      for (int v = 0; v < kRows; ++v) totals[v] += ToGridInRange(sums.Value(v));
     }
     sums = {};
   }
@@ -130,7 +132,7 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
   const std::byte* tile =
       product.w.data + (number < product.tile_end ? number : product.tile_end - 1) * product.tile_bytes;
   const int phase = static_cast<int>(product.w.phase);
-  BlockRing<kFormat, kRows == 1> ring(tile, phase + part_begin, phase + part_end);
+  BlockRing<kFormat, kRows == 1> ring(tile, phase + part_begin, part_end - part_begin);
   const int64_t warps = static_cast<int64_t>(gridDim.x) * gridDim.y * gridDim.z * kMatrixWarps;
   const int64_t first = TileBytes<kFormat>(phase + part_begin), bytes = TileBytes<kFormat>(phase + part_end) - first;
   Fetch(tile + first, std::min(bytes, kFetchedBytes / warps), threadIdx.x, kWarp);
@@ -145,7 +147,7 @@ __device__ void MultiplyTilesByMatrix(const TileProduct& product, const TileRows
   for (int column = begin; column < end; column += Shared::kColumns) {
     const int stop = min(column + Shared::kColumns, end);
     if (column > begin) __syncthreads();
-    HoldRows<kFormat, kRows>(rows, column, stop, shared);
+    HoldRows<kRows, kMatrixWarps>(rows, column, stop, shared.held);
     __syncthreads();
     const int from = max(column, part_begin), blocks = CeilDiv(min(stop, part_end) - from, kMatrixColumns);
     const int at = (from - column) / kMatrixColumns;

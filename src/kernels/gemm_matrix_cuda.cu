@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/gemm_launch.cuh"
 #include "kernels/gemm_matrix.h"
+#include "kernels/gemm_matrix_deal.cuh"
 #include "kernels/gemm_matrix_group.cuh"
 
 namespace trivet::kernels {
@@ -65,10 +66,114 @@ void LaunchMatrixPanels(int64_t rows, const Arguments&... arguments) {
   LaunchPanels<PanelsByMatrix<kFormat, 2>>(arguments...);
 }
 
+// kRows rows for blocks of one number along x; groups stand along y, and the blocks of one along z.
+template <WeightFormat kFormat, int kRows>
+__global__ void __launch_bounds__(DealtWarps(kRows) * kWarp, 1)
+    DealKernel(const Gemm::Args args, const PackedMatrix w) {
+  LetNextBegin();
+  extern __shared__ __align__(16) unsigned char memory[];
+  const int leaves = static_cast<int>(w.k / w.leaf), group = static_cast<int>(blockIdx.y);
+  const int groups = static_cast<int>(gridDim.y);
+  const int64_t tiles = args.tile_end - args.tile_begin;
+  LeafDeal deal{args.tile_begin, args.tile_end, 0, leaves, static_cast<int>(gridDim.z) * DealtWarps(kRows)};
+  if (args.y == nullptr) {
+    deal.leaf_begin = leaves * group / groups;
+    deal.leaf_end = leaves * (group + 1) / groups;
+  } else {
+    deal.tile = args.tile_begin + tiles * group / groups;
+    deal.tile_end = args.tile_begin + tiles * (group + 1) / groups;
+  }
+  MultiplyDeal<kFormat, kRows>(deal, w, RowsOfBlock(args, kRows), {args.y, args.sums_fixed, args.flags},
+                               *reinterpret_cast<DealtShared<kFormat, kRows>*>(memory));
+}
+
+// Clusters of `size` blocks that the device holds at once.
+template <WeightFormat kFormat, int kRows>
+int64_t DealtClusters(unsigned size) {
+  if (size > 1 && !IsHopperOrLater()) return 0;
+  cudaLaunchAttribute attribute = {};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {1, 1, size};
+  cudaLaunchConfig_t config = {};
+  config.gridDim = {1, 1, size};
+  config.blockDim = {kWarp, DealtWarps(kRows), 1};
+  config.dynamicSmemBytes = sizeof(DealtShared<kFormat, kRows>);
+  config.attrs = &attribute;
+  config.numAttrs = size > 1 ? 1 : 0;
+  int clusters = 0;
+  cudaOccupancyMaxActiveClusters(&clusters, DealKernel<kFormat, kRows>, &config);
+  return clusters;
+}
+
+// Groups of a deal and the blocks of each.
+struct DealSize {
+  int64_t groups = 1, blocks = 1;
+};
+
+// The fastest of the deals for `rows` groups of kRows rows. Time is counted in leaves of a tile; to hold a leaf's
+// columns takes as long as 0.15 of them for every row, and the end of a tile a tenth.
+template <WeightFormat kFormat, int kRows>
+DealSize DealOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_place) {
+  const int64_t leaves = w.k / w.leaf, device = DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  DealSize best;
+  double least = 0;
+  const auto consider = [&](DealSize size, int64_t some, double time) {
+    time += static_cast<double>(some) * 0.15 * kRows;
+    if (least == 0 || time < least) best = size, least = time;
+  };
+  if (in_place) {
+    for (int64_t groups = CeilDiv(leaves * w.leaf, DealtColumns(kRows)); groups <= leaves; ++groups) {
+      const int64_t some = CeilDiv(leaves, groups), blocks = std::max<int64_t>(1, device / (rows * groups));
+      if (some * w.leaf > DealtColumns(kRows)) continue;
+      const double each = static_cast<double>(tiles) / static_cast<double>(blocks);
+      const auto rounds = static_cast<double>(CeilDiv(rows * groups * blocks, device));
+      consider({groups, blocks}, some, rounds * (static_cast<double>(some) * each + 0.1 * each));
+    }
+    return best;
+  }
+  for (const unsigned blocks : {1U, 2U, 4U}) {
+    const int64_t groups = std::min(tiles, DealtClusters<kFormat, kRows>(blocks) / rows);
+    if (groups < 1) continue;
+    const double each = static_cast<double>(CeilDiv(tiles, groups)) / blocks;
+    consider({groups, static_cast<int64_t>(blocks)}, leaves, static_cast<double>(leaves) * each);
+  }
+  return best;
+}
+
+// Whether a deal can be made, and gives every warp of the device a leaf.
+template <WeightFormat kFormat, int kRows>
+bool DealServes(const Gemm::Args& args) {
+  const PackedMatrix& w = *args.w;
+  const int64_t unit = FormatRow(kFormat).columns;
+  const int64_t device = DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  return w.k % w.leaf == 0 && w.leaf % unit == 0 && w.leaf % 64 == 0 && w.phase % unit == 0 &&
+         (args.y == nullptr ? w.leaf : w.k) <= DealtColumns(kRows) &&
+         DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >=
+             static_cast<int>(sizeof(DealtShared<kFormat, kRows>)) &&
+         (args.tile_end - args.tile_begin) * (w.k / w.leaf) >= device * DealtWarps(kRows);
+}
+
+template <WeightFormat kFormat, int kRows>
+void LaunchDeal(const Gemm::Args& args) {
+  constexpr size_t kShared = sizeof(DealtShared<kFormat, kRows>);
+  cudaFuncSetAttribute(DealKernel<kFormat, kRows>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                       static_cast<int>(kShared));
+  const int64_t rows = CeilDiv(args.m, kRows);
+  const DealSize size = DealOf<kFormat, kRows>(*args.w, rows, args.tile_end - args.tile_begin, args.y == nullptr);
+  const dim3 grid(static_cast<unsigned>(rows), static_cast<unsigned>(size.groups), static_cast<unsigned>(size.blocks));
+  StartKernel({grid, dim3(kWarp, DealtWarps(kRows)), kShared, args.y == nullptr ? 1 : grid.z},
+              DealKernel<kFormat, kRows>, args, *args.w);
+}
+
+// Rows that are dealt with rather than by panels.
+constexpr int64_t kMostDealtRows = 64;
+
 template <WeightFormat kFormat>
 void LaunchMatrixGemm(const Gemm::Args& args) {
   if (args.m == 1) return LaunchRows<ByMatrix<kFormat>, 1>(args);
   if constexpr (kFormat != WeightFormat::kBF16) {
+    if (args.m <= 4 && DealServes<kFormat, 4>(args)) return LaunchDeal<kFormat, 4>(args);
+    if (args.m <= kMostDealtRows && DealServes<kFormat, 8>(args)) return LaunchDeal<kFormat, 8>(args);
     if (args.m <= 4) return LaunchRows<ByMatrix<kFormat>, 4>(args);
   }
   if (args.m <= 8) return LaunchRows<ByMatrix<kFormat>, 8>(args);

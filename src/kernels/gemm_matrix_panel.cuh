@@ -35,17 +35,7 @@ __device__ inline void EndPanelLeaf(const PanelProduct& product, Shared& shared,
 #pragma unroll
     for (int v = 0; v < kSums; ++v) sum(v) *= shared.scales[row_of(v)];
   }
-  float most = 0;
-#pragma unroll
-  for (int v = 0; v < kSums; ++v) most = LargerOrNaN(most, std::fabs(sum(v)));
-  if (__all_sync(kAllLanes, most <= kLeafLimit) == 0) {
-#pragma unroll
-    for (int v = 0; v < kSums; ++v) {  // as ToGrid has it
-      const uint32_t met = RangeOf(sum(v));
-      if (row_of(v) < product.rows) *flags |= met;
-      if (met != kInRange) sum(v) = sum(v) < 0 ? -kLeafLimit : +kLeafLimit;
-    }
-  }
+  LimitLeaf<kSums>([&](int v) { return row_of(v) < product.rows; }, sum, flags);
 #pragma unroll
   for (int v = 0; v < kSums; ++v) shared.totals[v][thread] += ToGridInRange(sum(v));
 #pragma unroll

@@ -96,6 +96,7 @@ struct StoredBlock {
 ///   Load(stored, columns)       of which the tile has `columns` left, one at least; others are zeros, or the rest of
 ///                               what is stored together
 ///   Next()                      goes on by a block
+///   Skip(bytes)                 goes on to another tile; where scales are shared, from border to border of those
 template <WeightFormat kFormat, bool kOwn>
 struct MatrixFormat;
 
@@ -132,6 +133,7 @@ struct MatrixFormat<WeightFormat::kBF16, kOwn> {
     }
   }
   __device__ void Next() { fours += TileBytes<WeightFormat::kBF16>(kMatrixColumns); }
+  __device__ void Skip(int64_t bytes) { fours += bytes; }
 };
 
 /// A word holds eight columns of a row (gemm_matrix_limbs.cuh decodes them).
@@ -154,6 +156,10 @@ struct MatrixFormat<WeightFormat::kMxfp4Halves, kOwn> {
   __device__ void Next() {
     codes += Chunk::kLayout.bytes;
     scales += Chunk::kLayout.bytes;
+  }
+  __device__ void Skip(int64_t bytes) {
+    codes += bytes;
+    scales += bytes;
   }
 };
 
@@ -191,13 +197,35 @@ struct MatrixFormat<WeightFormat::kFp8, kOwn> {
     codes += Chunk::kLayout.codes_at;
     scales += Chunk::kLayout.bytes;
   }
+  __device__ void Skip(int64_t bytes) {
+    codes += bytes;
+    scales += bytes;
+  }
 };
 
 /// Bytes that a whole grid asks the cache for ahead of its time, at most.
 inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
 
-/// The blocks of a tile that a warp multiplies in turn, some of them under way.
-template <WeightFormat kFormat, bool kOwn>
+/// Where the blocks of a warp lie: in one tile.
+struct OneTile {};
+
+/// Or in several: the same columns of tiles that follow each other.
+struct SomeTiles {
+  int left;      // columns up to the next tile's
+  int columns;   // of a tile
+  int64_t skip;  // bytes from the end of a tile's to the begin of the next one's
+
+  /// Whether the block that was asked for was the last of its tile.
+  __device__ bool Leaves(int block_columns) {
+    left -= block_columns;
+    if (left > 0) return false;
+    left = columns;
+    return true;
+  }
+};
+
+/// The blocks that a warp multiplies in turn, some of them under way.
+template <WeightFormat kFormat, bool kOwn, class Path = OneTile>
 struct BlockRing {
   using Format = MatrixFormat<kFormat, kOwn>;
   static constexpr int kPlaces = Format::kPlaces;
@@ -205,9 +233,11 @@ struct BlockRing {
   typename Format::Stored blocks[kPlaces];
   Format next;  // to ask for
   int left;     // columns from it on
+  Path path;
 
-  /// For columns [begin, end) of the tile; begin is a multiple of 32.
-  __device__ BlockRing(const std::byte* tile, int begin, int end) : next(tile, begin), left(end - begin) {
+  /// For `columns` columns from `begin`, a multiple of 32, of the tile on.
+  __device__ BlockRing(const std::byte* tile, int begin, int columns, Path path = {})
+      : next(tile, begin), left(columns), path(path) {
 #pragma unroll
     for (int i = 0; i < Format::kAhead; ++i) Load(blocks[i]);
   }
@@ -224,6 +254,9 @@ struct BlockRing {
     if (left > 0) next.Load(place, left);
     next.Next();
     left -= kMatrixColumns;
+    if constexpr (!std::is_same_v<Path, OneTile>) {
+      if (path.Leaves(kMatrixColumns)) next.Skip(path.skip);
+    }
   }
 };
 

@@ -76,6 +76,23 @@ __device__ inline int64_t ToGridInRange(float leaf) {
          std::bit_cast<int64_t>(+kRoundingMagic);
 }
 
+/// Brings the sums of a warp's lanes into the grid's range, as ToGrid does with one of them, and reports those outside.
+///   counts(v)  whether sum number v is one that is written
+///   sum(v)     a reference to it
+template <int kSums, class Counts, class Sum>
+__device__ inline void LimitLeaf(const Counts& counts, const Sum& sum, uint32_t* flags) {
+  float most = 0;
+#pragma unroll
+  for (int v = 0; v < kSums; ++v) most = LargerOrNaN(most, std::fabs(sum(v)));
+  if (__all_sync(kAllLanes, most <= kLeafLimit) != 0) return;
+#pragma unroll
+  for (int v = 0; v < kSums; ++v) {
+    const uint32_t met = RangeOf(sum(v));
+    if (counts(v)) *flags |= met;
+    if (met != kInRange) sum(v) = sum(v) < 0 ? -kLeafLimit : +kLeafLimit;
+  }
+}
+
 /// Adds a leaf's sum to a total.
 __device__ inline void AddLeaf(float scale, float leaf, int64_t* total, uint32_t* flags) {
   *total += ToGrid(scale * leaf, flags);

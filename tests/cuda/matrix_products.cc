@@ -168,6 +168,59 @@ TEST(CudaMatrix, SumsAndRangesOfTilesGiveTheSameBytes) {
   }
 }
 
+// Products large enough that a block fills a multiprocessor: outputs that are cut between warps and blocks, columns
+// that do and do not fit shared memory at once, and sums of some of the tiles by rows of their own order.
+TEST(CudaMatrix, ProductsThatAreDealtOutHaveTheBytesOfARowAlone) {
+  std::mt19937_64 random(38);
+  constexpr int64_t kMost = 64;
+  for (const WeightFormat format : {WeightFormat::kFp8, WeightFormat::kMxfp4Halves}) {
+    for (const auto& [n, k, leaf, phase] :
+         {std::array<int64_t, 4>{2101, 4224, 128, 0}, {9000, 2560, 256, 128}, {520, 16640, 128, 0}}) {
+      GemmProblem problem({format, n, k, leaf, phase}, kMost, {}, &random);
+      const Gemm::Args all = problem.Args();
+      std::vector<float> alone;
+      for (int64_t r = 0; r < kMost; ++r) {
+        Gemm::Args one = all;
+        one.x += r * all.x_stride, one.m = 1;
+        const std::vector<float> y = Multiply(MatrixRow(), one);
+        alone.insert(alone.end(), y.begin(), y.end());
+      }
+      const std::vector<float> scales = RandomValues(kMost, &random);
+      for (const int64_t m : {2, 4, 5, 8, 9, 23, 64}) {
+        Gemm::Args args = all;
+        args.m = m;
+        const std::vector<float> y = Multiply(MatrixRow(), args);
+        ASSERT_EQ(std::memcmp(alone.data(), y.data(), y.size() * 4), 0) << problem.Name() << " of " << m;
+
+        if (m > 9 || n > 3000) continue;  // sums in memory of the processor take their time
+        // Sums of the rows in reverse, in two ranges of tiles, and one by one.
+        std::vector<int32_t> reverse;
+        for (int64_t r = 0; r < m; ++r) reverse.push_back(static_cast<int32_t>(m - 1 - r));
+        std::vector<int64_t> sums(static_cast<size_t>(m * n), 0), sums_alone(sums);
+        const auto flags = std::make_unique<std::atomic<uint32_t>>(0);
+        args.y = nullptr, args.y_stride = n, args.flags = flags.get();
+        args.row_scale = scales.data();
+        Gemm::Args one = args;
+        one.m = 1, one.sums_fixed = sums_alone.data();
+        args.sums_fixed = sums.data(), args.y_rows = reverse.data();
+        for (const int64_t border : {int64_t{0}, int64_t{3}}) {
+          args.tile_begin = border;
+          args.tile_end = border == 0 ? 3 : all.tile_end;
+          MatrixRow().run(args);
+        }
+        for (int64_t r = 0; r < m; ++r) {
+          one.y_rows = reverse.data() + r;
+          MatrixRow().run(one);
+          ++one.row_scale, one.x += one.x_stride;
+        }
+        ASSERT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+        ASSERT_EQ(sums, sums_alone) << problem.Name() << " of " << m;
+        ASSERT_EQ(flags->load(), kInRange);
+      }
+    }
+  }
+}
+
 // A pair's product is that of its row alone, whatever stands beside it: by positions and, for the larger batches, by
 // panels.
 TEST(CudaMatrix, ExpertsHaveTheBytesOfProductsOneByOne) {
