@@ -22,7 +22,8 @@ ColumnRange ColumnsWithin(const ColumnRange& columns, int64_t row, int64_t colum
   if (columns.columns == 0) return {};
   const int64_t begin = std::clamp(columns.begin, column, column + width);
   const int64_t end = std::clamp(columns.begin + columns.columns, column, column + width);
-  return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column};
+  return {columns.data + row * columns.stride + (begin - columns.begin), columns.stride, end - begin, begin - column,
+          columns.on_host};
 }
 
 // Whether a planted mistake touches what the host sums.
@@ -359,12 +360,15 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
   last_ = size() == 1 ? CollectiveFacts()
                       : CollectiveFacts{size(), "gather", "pieces", "pieces", "columns", "f32", "none", "nowhere"};
   // A piece is as many rows as fit when one rank holds all columns, or a window of one row where not even that fits.
+  const bool there = peer_ != nullptr && !local.on_host;
   const int64_t most =
-      (peer_ != nullptr ? kPeerPieceBytes : kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
+      (there ? kPeerPieceBytes : kSlotBytes - kGatherHeaderBytes) / static_cast<int64_t>(sizeof(float));
   const int64_t columns_at_once = std::clamp<int64_t>(full_columns, 1, most);
   const int64_t rows_at_once = most / columns_at_once;
   ColumnRange own = local;
-  if (peer_ == nullptr && device_.backend() != Backend::kCpu && local.columns > 0) {
+  // Nothing may be used that came of a sum for which a rank did not wait.
+  if (peer_ != nullptr && local.on_host) TRY(peer_->Check());
+  if (!there && !local.on_host && device_.backend() != Backend::kCpu && local.columns > 0) {
     staging_.resize(static_cast<size_t>(rows * local.stride) * sizeof(float));
     device_.Download(staging_.data(), local.data, static_cast<int64_t>(staging_.size()));
     own.data = reinterpret_cast<const float*>(staging_.data());
@@ -375,7 +379,7 @@ Status Communicator::GatherColumns(const ColumnRange& local, int64_t rows, int64
       const ColumnRange piece = ColumnsWithin(own, row, column, width);
       const int64_t count = std::min(rows_at_once, rows - row);
       const std::span<float> out = full.empty() ? full : full.subspan(static_cast<size_t>(row * full_columns));
-      if (peer_ != nullptr) {
+      if (there) {
         TRY(GatherOnDevice(piece, count, width, out.empty() ? nullptr : out.data() + column));
       } else {
         TRY(GatherPiece(piece, count, full_columns, out.empty() ? out : out.subspan(static_cast<size_t>(column))));

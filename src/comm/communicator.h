@@ -30,7 +30,8 @@ struct ColumnRange {
   const float* data = nullptr;  // [rows, stride] float32; the first `columns` of each row count
   int64_t stride = 0;
   int64_t columns = 0;
-  int64_t begin = 0;  // where they belong in a full row
+  int64_t begin = 0;     // where they belong in a full row
+  bool on_host = false;  // they are in memory of the processor, wherever the device's are
 };
 
 /// Whom rows are of that every rank of a group has.

@@ -86,7 +86,6 @@ void Download(void* to, const void* from, int64_t bytes) {
 
 void DownloadPinned(void* pinned, const void* from, int64_t bytes) {
   Expect(cudaMemcpyAsync(pinned, from, Size(bytes), cudaMemcpyDeviceToHost, cudaStreamPerThread), "copy to the host");
-  Wait();
 }
 
 void* MakePinned(int64_t bytes) {

@@ -27,7 +27,7 @@ void Free(void* memory);
 /// As the methods of Device.
 void Upload(void* to, const void* from, int64_t bytes);
 void Download(void* to, const void* from, int64_t bytes);
-/// The same into memory that MakePinned gave: nothing is waited for but the copy's turn in the stream.
+/// Asks for a copy into memory that MakePinned gave; it is there after Wait.
 void DownloadPinned(void* pinned, const void* from, int64_t bytes);
 void* MakePinned(int64_t bytes);
 void FreePinned(void* memory);

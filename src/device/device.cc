@@ -41,14 +41,34 @@ void Device::Upload(void* to, const void* from, int64_t bytes) const {
 }
 
 void Device::Download(void* to, const void* from, int64_t bytes) const {
-  if (bytes == 0) return;
-  if (backend_ == Backend::kCpu) {
-    std::memcpy(to, from, static_cast<size_t>(bytes));
-  } else if (bytes <= kPinnedBytes) {
-    cuda::DownloadPinned(pinned_.get(), from, bytes);
-    std::memcpy(to, pinned_.get(), static_cast<size_t>(bytes));
-  } else {
-    cuda::Download(to, from, bytes);
+  const Piece piece{to, from, bytes};
+  Download({&piece, 1});
+}
+
+void Device::Download(std::span<const Piece> pieces) const {
+  // Places in the pinned memory, whole words of 16 bytes.
+  const auto place_of = [](int64_t bytes) { return (bytes + 15) / 16 * 16; };
+  int64_t all = 0;
+  for (const Piece& piece : pieces) all += place_of(piece.bytes);
+  const bool pinned = backend_ == Backend::kCuda && all <= kPinnedBytes;
+  auto* place = static_cast<std::byte*>(pinned_.get());
+  for (const Piece& piece : pieces) {
+    if (piece.bytes == 0) continue;
+    if (backend_ == Backend::kCpu) {
+      std::memcpy(piece.to, piece.from, static_cast<size_t>(piece.bytes));
+    } else if (pinned) {
+      cuda::DownloadPinned(place, piece.from, piece.bytes);
+      place += place_of(piece.bytes);
+    } else {
+      cuda::Download(piece.to, piece.from, piece.bytes);
+    }
+  }
+  if (!pinned || all == 0) return;
+  cuda::Wait();
+  place = static_cast<std::byte*>(pinned_.get());
+  for (const Piece& piece : pieces) {
+    if (piece.bytes > 0) std::memcpy(piece.to, place, static_cast<size_t>(piece.bytes));
+    place += place_of(piece.bytes);
   }
 }
 

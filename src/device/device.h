@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "base/backend.h"
@@ -41,6 +42,13 @@ class Device {
   void Upload(void* to, const void* from, int64_t bytes) const;
   /// Device bytes to the host, which has them when this returns.
   void Download(void* to, const void* from, int64_t bytes) const;
+  /// Several of these, for which it waits once if they are short.
+  struct Piece {
+    void* to;
+    const void* from;
+    int64_t bytes;
+  };
+  void Download(std::span<const Piece> pieces) const;
   /// Device bytes to another place on the device.
   void Copy(void* to, const void* from, int64_t bytes) const;
   /// Sets device bytes to zero.

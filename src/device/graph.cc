@@ -28,7 +28,7 @@ ReplayClock& ReplayClock::operator=(ReplayClock&& other) noexcept {
 }
 
 void ReplayClock::Note() {
-  if (launches_ < 2) return;
+  if (launches_ == 0 || launches_ % 2 != 0) return;
   // Whoever waits for the later end may read when the graph in front of it began.
   cuda::MicrosecondsBetween(begin_, ends_[(launches_ - 1) % 2]);
   gaps_.push_back(cuda::MicrosecondsBetween(ends_[launches_ % 2], begin_));

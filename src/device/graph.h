@@ -23,13 +23,14 @@ class ReplayClock {
   ReplayClock(ReplayClock&& other) noexcept { *this = std::move(other); }
   ReplayClock& operator=(ReplayClock&& other) noexcept;
 
-  /// The gaps between consecutive launches since the last call. What the GPU did between two of them counts as part of
-  /// their gap.  Units: microseconds.
+  /// Gaps between consecutive launches since the last call, one of every two: to read the clock takes time that lies in
+  /// the other. What the GPU did between two launches counts as part of their gap.  Units: microseconds.
   std::vector<double> Take();
 
  private:
   friend class Graph;
-  // Notes the gap in front of the last launch, whose end is waited for; once for every launch.
+  // Notes the gap in front of the last launch, whose end is waited for, if it is one to be noted; once for every
+  // launch.
   void Note();
   // Of these two ends one belongs to the last launch: a gap is known only when the graph behind it has begun.
   void* begin_ = nullptr;

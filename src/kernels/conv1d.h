@@ -28,6 +28,7 @@ struct Conv1d {
     int64_t channels = 0;
     int64_t width = 0;  // W
     std::span<const TokenSpan> spans;
+    int64_t tokens = 0;  // T
     int64_t begin = 0, end = 0;
   };
   static constexpr std::string_view kName = "conv1d";

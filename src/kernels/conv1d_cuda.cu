@@ -7,7 +7,7 @@ namespace trivet::kernels {
 namespace {
 
 constexpr int kThreads = 128;
-constexpr unsigned kSegments = 16;  // of a long span, beside each other
+constexpr int64_t kSegments = 16, kSegment = 8;  // of a long span beside each other, at most; tokens of one, at least
 
 // Taps of the usual convolution, which stay in registers.
 constexpr int64_t kUsualWidth = 4;
@@ -26,7 +26,7 @@ __global__ void Conv1dKernel(const Conv1d::Args args) {
   const TokenSpan span = args.spans.data()[blockIdx.y];
   const int64_t history = args.width - 1;
   float* state = args.state + span.state_slot * args.state_stride;
-  const int64_t length = max(CeilDiv(span.count, kSegments), max(history, int64_t{8}));
+  const int64_t length = max(CeilDiv(span.count, gridDim.z), max(history, +kSegment));
   const int64_t end = min((blockIdx.z + 1) * length, static_cast<int64_t>(span.count));
   for (int64_t t = blockIdx.z * length; t < end; ++t) {
     float sum = 0;
@@ -60,7 +60,7 @@ __global__ void Conv1dUsualKernel(const Conv1d::Args args) {
   }
   BeginKernel();
   if (c >= args.end) return;
-  const int64_t length = max(CeilDiv(span.count, kSegments), int64_t{8});
+  const int64_t length = max(CeilDiv(span.count, gridDim.z), +kSegment);
   const int64_t begin = blockIdx.z * length, end = min(begin + length, static_cast<int64_t>(span.count));
   if (blockIdx.z > 0 && begin >= end) return;
 #pragma unroll
@@ -86,11 +86,14 @@ __global__ void Conv1dUsualKernel(const Conv1d::Args args) {
 }
 
 void Conv1dCuda(const Conv1d::Args& args) {
-  if (args.begin >= args.end) return;
+  if (args.begin >= args.end || args.spans.empty()) return;
+  // A span may be longer than the mean: its segments are, too.
+  const int64_t mean = CeilDiv(args.tokens, static_cast<int64_t>(args.spans.size()));
+  const auto segments = static_cast<unsigned>(std::clamp(CeilDiv(mean, kSegment), int64_t{1}, +kSegments));
   ForRows(0, static_cast<int64_t>(args.spans.size()), [&](int64_t first, unsigned count) {
     Conv1d::Args part = args;
     part.spans = args.spans.subspan(static_cast<size_t>(first), count);
-    StartKernel({dim3(BlocksFor(args.end - args.begin, kThreads), count, kSegments), kThreads},
+    StartKernel({dim3(BlocksFor(args.end - args.begin, kThreads), count, segments), kThreads},
                 args.width == kUsualWidth ? Conv1dUsualKernel : Conv1dKernel, part);
   });
   CheckLaunch("conv1d/cuda");

@@ -25,7 +25,7 @@ Sharing SharingOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_pl
     // A cluster has at most eight blocks. It needs room for all of them in one part of the device: some stays empty.
     for (int64_t splits = 1; splits <= std::min<int64_t>(leaves, in_place ? 64 : 8); ++splits) {
       const int64_t of_block = CeilDiv(leaves, splits), of_warp = CeilDiv(of_block, ways);
-      if (ways > 1 && (in_place || of_block < ways || of_block * w.leaf > Way::Held(kRows))) continue;
+      if (ways > 1 && (in_place || of_block * w.leaf > Way::Held(kRows))) continue;
       const int64_t room = in_place || splits == 1 ? capacity : capacity - capacity / 8;
       const auto rounds = static_cast<double>(CeilDiv(blocks * splits, room));
       const double time = rounds * (static_cast<double>(of_warp) / static_cast<double>(leaves) + 0.03);

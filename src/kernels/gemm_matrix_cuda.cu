@@ -144,9 +144,9 @@ DealSize DealOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_plac
 template <WeightFormat kFormat, int kRows>
 bool DealServes(const Gemm::Args& args) {
   const PackedMatrix& w = *args.w;
-  const int64_t unit = FormatRow(kFormat).columns;
+  constexpr int64_t kUnit = kMatrixUnit * kMatrixColumns;
   const int64_t device = DeviceAttribute(cudaDevAttrMultiProcessorCount);
-  return w.k % w.leaf == 0 && w.leaf % unit == 0 && w.leaf % 64 == 0 && w.phase % unit == 0 &&
+  return w.k % w.leaf == 0 && w.leaf % kUnit == 0 && w.phase % kUnit == 0 &&
          (args.y == nullptr ? w.leaf : w.k) <= DealtColumns(kRows) &&
          DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin) >=
              static_cast<int>(sizeof(DealtShared<kFormat, kRows>)) &&
@@ -166,17 +166,30 @@ void LaunchDeal(const Gemm::Args& args) {
 }
 
 // Rows that are dealt with rather than by panels.
-constexpr int64_t kMostDealtRows = 64;
+constexpr int64_t kMostDealtRows = 128;
+
+// Whether the rows of `args` meet its matrix one by one: a small one stays in the cache, and more blocks end sooner.
+bool ByOneRow(const Gemm::Args& args) {
+  constexpr int64_t kCached = int64_t{16} << 20;
+  return args.m == 1 || (args.m <= 8 && args.w->bytes() * args.m <= kCached);
+}
+
+// Whether panels are too few to fill the device, on which blocks of less rows can share leaves.
+bool HasFewPanels(const Gemm::Args& args) {
+  constexpr int64_t kRows = 64;
+  const int64_t panels = CeilDiv(args.m, kRows) * CeilDiv(args.tile_end - args.tile_begin, +kMatrixPanelWarps);
+  return 4 * panels <= DeviceAttribute(cudaDevAttrMultiProcessorCount);
+}
 
 template <WeightFormat kFormat>
 void LaunchMatrixGemm(const Gemm::Args& args) {
-  if (args.m == 1) return LaunchRows<ByMatrix<kFormat>, 1>(args);
+  if (ByOneRow(args)) return LaunchRows<ByMatrix<kFormat>, 1>(args);
   if constexpr (kFormat != WeightFormat::kBF16) {
     if (args.m <= 4 && DealServes<kFormat, 4>(args)) return LaunchDeal<kFormat, 4>(args);
     if (args.m <= kMostDealtRows && DealServes<kFormat, 8>(args)) return LaunchDeal<kFormat, 8>(args);
     if (args.m <= 4) return LaunchRows<ByMatrix<kFormat>, 4>(args);
   }
-  if (args.m <= 8) return LaunchRows<ByMatrix<kFormat>, 8>(args);
+  if (args.m <= 8 || HasFewPanels(args)) return LaunchRows<ByMatrix<kFormat>, 8>(args);
   if (args.m <= 16) return LaunchRows<ByMatrix<kFormat>, 16>(args);
   LaunchMatrixPanels<kFormat>(args.m, args);
 }

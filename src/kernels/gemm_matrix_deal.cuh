@@ -25,7 +25,8 @@ struct DealtShared {
     HeldActivations<kFormat, kRows, kColumns / kMatrixColumns> held;
     Totals last;  // of a warp's last tile, where it is not whole; once nobody needs the rows
   };
-  Totals first;  // of its first one, likewise
+  Totals first;  // of its first one, likewise; where sums are made in place, a tile's on its way out
+  float turned[kWarps][kRows][kWarp];  // other outputs on their way out
 };
 
 /// What a group of blocks multiplies: leaves [leaf_begin, leaf_end) of tiles [tile, tile_end).
@@ -77,20 +78,39 @@ struct DealtLeaves {
   __device__ Ring Begin(int64_t tile_bytes) const {
     const int width = static_cast<int>(w.leaf), columns = leaves * width;
     const int at = static_cast<int>(w.phase) + (deal.leaf_begin + leaf) * width;
-    const SomeTiles path{(leaves - leaf) * width, columns, tile_bytes - TileBytes<kFormat>(columns)};
+    constexpr int kUnit = kMatrixUnit * kMatrixColumns;
+    const SomeTiles path{(leaves - leaf) * width / kUnit, columns / kUnit, tile_bytes - TileBytes<kFormat>(columns)};
     return Ring(w.data + (deal.tile + tile) * tile_bytes, at, (deal.Before(warp + 1) - deal.Before(warp)) * width,
                 path);
   }
 
+  // Writes a tile's totals by rows, whose outputs lie side by side: a lane has one of each.
   __device__ void Write(const Totals& totals) const {
+    auto& sums = shared.first[threadIdx.y];
+    auto& outputs = shared.turned[threadIdx.y];
 #pragma unroll
-    for (int v = 0; v < kRows; ++v) WriteOne(v, totals.totals[v]);
-  }
-  __device__ void WriteOne(int v, int64_t total) const {
-    const int64_t n = (deal.tile + tile) * kTileRows + Totals::OutputOf(v);
-    const int row = Totals::RowOf(v);
+    for (int v = 0; v < kRows; ++v) {
+      const int row = Totals::RowOf(v), n = Totals::OutputOf(v);
+      if (out.y == nullptr) {
+        sums[row][n] = totals.totals[v];
+      } else {
+        outputs[row][n] = FromGrid(totals.totals[v]);
+      }
+    }
+    __syncwarp();
+    const int lane = static_cast<int>(threadIdx.x);
+    const int64_t n = (deal.tile + tile) * kTileRows + lane;
     // Rows of a tile beyond the matrix hold zeros or the rest of a block: they raise nothing.
-    if (n < w.n && row < rows.count) WriteTotal(out, rows.Output(row) + n, total);
+#pragma unroll 1
+    for (int row = 0; row < rows.count && n < w.n; ++row) {
+      const int64_t at = rows.Output(row) + n;
+      if (out.y == nullptr) {
+        AddTotal(out, at, sums[row][lane]);
+      } else {
+        out.y[at] = outputs[row][lane];
+      }
+    }
+    __syncwarp();
   }
   // Puts what this warp has of a tile where others of the group find it.
   __device__ void Show(const Totals& totals, typename Shared::Totals& to) const {
@@ -177,8 +197,7 @@ struct DealtLeaves {
   }
 };
 
-/// Multiplies; every thread of a block of (32, kWarps) calls it. Leaves are whole, and their borders are those of what
-/// is stored together.
+/// Multiplies; every thread of a block of (32, kWarps) calls it. Leaves are whole units, and so is the phase.
 template <WeightFormat kFormat, int kRows>
 __device__ void MultiplyDeal(const LeafDeal& deal, const PackedMatrix& w, const TileRows& rows, const TileOutput& out,
                              DealtShared<kFormat, kRows>& shared) {

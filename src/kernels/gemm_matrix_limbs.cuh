@@ -17,6 +17,9 @@ namespace trivet::kernels {
 template <WeightFormat kFormat>
 inline constexpr float kCodeUnit = kFormat == WeightFormat::kMxfp4Halves ? 0x1p15F : 2.0F;
 
+/// MxWhole(x * power), where the product is exact.
+__device__ inline float MxWholeOf(float x, float power) { return std::fma(x, power, +kMxMagic) - kMxMagic; }
+
 /// kRows rows of kBlocks blocks of 32 columns in shared memory, as HeldParts has them: upper and lower limbs.
 template <WeightFormat kFormat, int kRows, int kBlocks>
 struct HeldLimbs {
@@ -41,8 +44,8 @@ struct HeldLimbs {
     uint32_t limbs[2][4];
 #pragma unroll
     for (int p = 0; p < 4; ++p) {
-      const float a = MxWhole(from[p] * factor), b = MxWhole(from[p + 4] * factor);
-      const float high_a = MxWhole(a * 0x1p-12F), high_b = MxWhole(b * 0x1p-12F);
+      const float a = MxWholeOf(from[p], factor), b = MxWholeOf(from[p + 4], factor);
+      const float high_a = MxWholeOf(a, 0x1p-12F), high_b = MxWholeOf(b, 0x1p-12F);
       const __half2 high = __floats2half2_rn(high_a, high_b);
       const __half2 low = __floats2half2_rn(std::fma(high_a, -0x1p12F, a), std::fma(high_b, -0x1p12F, b));
       memcpy(&limbs[0][p], &high, 4);

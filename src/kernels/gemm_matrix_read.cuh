@@ -23,6 +23,9 @@ namespace trivet::kernels {
 /// Columns that are brought at once.
 inline constexpr int kMatrixColumns = 32;
 
+/// Blocks of that many columns that stand together: tiles of several are read one behind the other from such borders.
+inline constexpr int kMatrixUnit = 4;
+
 /// Weights of a block as a lane holds them: [pair][row], two BF16 or F16 each.
 using MatrixWeights = uint32_t[4][4];
 
@@ -96,7 +99,8 @@ struct StoredBlock {
 ///   Load(stored, columns)       of which the tile has `columns` left, one at least; others are zeros, or the rest of
 ///                               what is stored together
 ///   Next()                      goes on by a block
-///   Skip(bytes)                 goes on to another tile; where scales are shared, from border to border of those
+///   NextOfUnit(last)            the same, known to be or not to be the last one of a unit
+///   Skip(bytes)                 goes on to another tile, from border to border of units
 template <WeightFormat kFormat, bool kOwn>
 struct MatrixFormat;
 
@@ -133,7 +137,6 @@ struct MatrixFormat<WeightFormat::kBF16, kOwn> {
     }
   }
   __device__ void Next() { fours += TileBytes<WeightFormat::kBF16>(kMatrixColumns); }
-  __device__ void Skip(int64_t bytes) { fours += bytes; }
 };
 
 /// A word holds eight columns of a row (gemm_matrix_limbs.cuh decodes them).
@@ -157,6 +160,7 @@ struct MatrixFormat<WeightFormat::kMxfp4Halves, kOwn> {
     codes += Chunk::kLayout.bytes;
     scales += Chunk::kLayout.bytes;
   }
+  __device__ void NextOfUnit(bool) { Next(); }
   __device__ void Skip(int64_t bytes) {
     codes += bytes;
     scales += bytes;
@@ -191,9 +195,13 @@ struct MatrixFormat<WeightFormat::kFp8, kOwn> {
     for (int i = 0; i < kCodes; ++i) stored.ones[i] = LoadOnce(codes + i * 128);
   }
   __device__ void Next() {
+    chunk = chunk + 1 < Chunk::kPerBlock ? chunk + 1 : 0;
+    NextOfUnit(chunk == 0);
+  }
+  __device__ void NextOfUnit(bool last) {
+    static_assert(Chunk::kPerBlock == kMatrixUnit);
     codes += Chunk::kLayout.chunk_bytes;
-    if (++chunk < Chunk::kPerBlock) return;
-    chunk = 0;
+    if (!last) return;
     codes += Chunk::kLayout.codes_at;
     scales += Chunk::kLayout.bytes;
   }
@@ -209,19 +217,11 @@ inline constexpr int64_t kFetchedBytes = int64_t{16} << 20;
 /// Where the blocks of a warp lie: in one tile.
 struct OneTile {};
 
-/// Or in several: the same columns of tiles that follow each other.
+/// Or in several: the same units of tiles that follow each other.
 struct SomeTiles {
-  int left;      // columns up to the next tile's
-  int columns;   // of a tile
+  int left;      // units up to the next tile's
+  int units;     // of a tile
   int64_t skip;  // bytes from the end of a tile's to the begin of the next one's
-
-  /// Whether the block that was asked for was the last of its tile.
-  __device__ bool Leaves(int block_columns) {
-    left -= block_columns;
-    if (left > 0) return false;
-    left = columns;
-    return true;
-  }
 };
 
 /// The blocks that a warp multiplies in turn, some of them under way.
@@ -235,27 +235,33 @@ struct BlockRing {
   int left;     // columns from it on
   Path path;
 
-  /// For `columns` columns from `begin`, a multiple of 32, of the tile on.
+  /// For `columns` columns from `begin`, a multiple of 32 or in several tiles of a unit, of the tile on.
   __device__ BlockRing(const std::byte* tile, int begin, int columns, Path path = {})
       : next(tile, begin), left(columns), path(path) {
 #pragma unroll
-    for (int i = 0; i < Format::kAhead; ++i) Load(blocks[i]);
+    for (int i = 0; i < Format::kAhead; ++i) Load(i);
   }
   /// Called when the weights of the block at place `i` are known, in order: asks for those kAhead blocks later.
   __device__ void LoadAhead(int i) {
     if ((i + 1) % Format::kTogether != 0) return;
 #pragma unroll
-    for (int j = 1; j <= Format::kTogether; ++j) Load(blocks[(i - Format::kTogether + j + Format::kAhead) % kPlaces]);
+    for (int j = 1; j <= Format::kTogether; ++j) Load((i - Format::kTogether + j + Format::kAhead) % kPlaces);
   }
 
  private:
-  // Loads the next block, if there is one.
-  __device__ void Load(typename Format::Stored& place) {
-    if (left > 0) next.Load(place, left);
-    next.Next();
+  // Loads the next block, if there is one, to place `i`.
+  __device__ void Load(int i) {
+    if (left > 0) next.Load(blocks[i], left);
     left -= kMatrixColumns;
-    if constexpr (!std::is_same_v<Path, OneTile>) {
-      if (path.Leaves(kMatrixColumns)) next.Skip(path.skip);
+    if constexpr (std::is_same_v<Path, OneTile>) {
+      next.Next();
+    } else {
+      static_assert(kPlaces % kMatrixUnit == 0);
+      const bool last = i % kMatrixUnit == kMatrixUnit - 1;
+      next.NextOfUnit(last);
+      if (!last || --path.left > 0) return;
+      path.left = path.units;
+      next.Skip(path.skip);
     }
   }
 };

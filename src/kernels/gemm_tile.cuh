@@ -98,13 +98,15 @@ __device__ inline void AddLeaf(float scale, float leaf, int64_t* total, uint32_t
   *total += ToGrid(scale * leaf, flags);
 }
 
-/// Writes the total of one output; `at` is its place.
+/// Adds the total of one output to its sum; `at` is its place.
+__device__ inline void AddTotal(const TileOutput& out, int64_t at, int64_t total) {
+  atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
+}
+
+/// Writes the total of one output, or adds it to its sum.
 __device__ inline void WriteTotal(const TileOutput& out, int64_t at, int64_t total) {
-  if (out.y != nullptr) {
-    out.y[at] = FromGrid(total);
-  } else {
-    atomicAdd(reinterpret_cast<unsigned long long*>(out.sums_fixed + at), static_cast<unsigned long long>(total));
-  }
+  if (out.y == nullptr) return AddTotal(out, at, total);
+  out.y[at] = FromGrid(total);
 }
 
 /// One warp's chains, one for each row and lane.

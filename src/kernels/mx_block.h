@@ -49,11 +49,10 @@ constexpr float MxFactor(uint32_t largest) {
   return MxFinite(largest) ? MxPower(MxExponent(largest) - kMxBits - 1) : std::numeric_limits<float>::quiet_NaN();
 }
 
+/// 1.5 * 2^23: sums with it have steps of 1.
+inline constexpr float kMxMagic = 12582912.0F;
 /// To the nearest whole number, ties to even; |x| <= 2^22.
-constexpr float MxWhole(float x) {
-  constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: sums with it have steps of 1
-  return (x + kMagic) - kMagic;
-}
+constexpr float MxWhole(float x) { return (x + kMxMagic) - kMxMagic; }
 constexpr int32_t MxRound(float x) { return static_cast<int32_t>(MxWhole(x)); }
 
 /// A block of activations.

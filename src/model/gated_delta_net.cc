@@ -18,8 +18,8 @@ std::span<float> Convolve(const Runtime& runtime, const DeltaNetWeights& weights
   const std::span<float> qkv = runtime.workspace.Take<float>(tokens * channels);
   const kernels::Conv1d::Args conv{
       in.data,    in.stride, weights.taps,        runtime.caches.conv(index), runtime.caches.conv_stride(),
-      qkv.data(), channels,  geometry.conv_width, step.whole.paged,           0,
-      0};
+      qkv.data(), channels,  geometry.conv_width, step.whole.paged,           tokens,
+      0,          0};
   // Sixteen channels at a time keep vectors whole.
   runtime.Parallel((channels + 15) / 16, tokens * channels * 16, [&](int64_t begin, int64_t end) {
     kernels::Conv1d::Args part = conv;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -9,22 +8,24 @@
 namespace trivet::model {
 namespace {
 
-// The best tokens of all ranks, on the first. Keys travel as the words that they are made of. A replicated head is the
-// first rank's to hand on.
-Status GatherBest(const Runtime& runtime, std::span<const uint64_t> keys, std::span<uint64_t> best) {
-  constexpr int64_t kWords = kernels::kArgmaxParts * static_cast<int64_t>(sizeof(uint64_t) / sizeof(float));
-  const auto rows = static_cast<int64_t>(keys.size()) / kernels::kArgmaxParts;
+// The best tokens of all ranks, on the first, from the parts of this rank's rows. Keys travel as the words that they
+// are made of. A replicated head is the first rank's to hand on.
+Status GatherBest(const Runtime& runtime, std::span<const uint64_t> parts, std::span<uint64_t> best) {
+  constexpr int64_t kWords = sizeof(uint64_t) / sizeof(float);
+  const auto rows = static_cast<int64_t>(parts.size()) / kernels::kArgmaxParts;
   const int64_t rank = runtime.comm.rank(), holders = runtime.layout.partial.vocab ? runtime.comm.size() : 1;
   const int64_t columns = rank < holders ? kWords : 0;
-  std::vector<float> words(rank == 0 ? static_cast<size_t>(rows * holders * kWords) : 0);
-  TRY(runtime.comm.GatherColumns({reinterpret_cast<const float*>(keys.data()), kWords, columns, rank * columns}, rows,
-                                 holders * kWords, words));
-  if (words.empty()) return {};
-  std::vector<uint64_t> parts(static_cast<size_t>(holders * kernels::kArgmaxParts));
+  std::vector<uint64_t> own, all(rank == 0 ? static_cast<size_t>(rows * holders) : 0);
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto first = parts.begin() + row * kernels::kArgmaxParts;
+    own.push_back(*std::max_element(first, first + kernels::kArgmaxParts));
+  }
+  const comm::ColumnRange range{reinterpret_cast<const float*>(own.data()), kWords, columns, rank * columns, true};
+  const std::span<float> words(reinterpret_cast<float*>(all.data()), all.size() * kWords);
+  TRY(runtime.comm.GatherColumns(range, rows, holders * kWords, words));
   for (size_t row = 0; row < best.size(); ++row) {
-    std::memcpy(parts.data(), words.data() + static_cast<int64_t>(row) * holders * kWords,
-                parts.size() * sizeof(uint64_t));
-    best[row] = *std::max_element(parts.begin(), parts.end());
+    const auto first = all.begin() + static_cast<int64_t>(row) * holders;
+    best[row] = *std::max_element(first, first + holders);
   }
   return {};
 }
@@ -138,14 +139,15 @@ Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float>
   return {};
 }
 
-Status GatherDrawn(const Runtime& runtime, const StepView& step, const HeadOutput& head, std::span<uint64_t> drawn) {
+Status GatherDrawn(const Runtime& runtime, const StepView& step, std::span<const float> logits,
+                   std::span<const uint64_t> keys, std::span<uint64_t> drawn) {
   if (step.drawn == 0) return {};
-  TRY(GatherBest(runtime, head.keys.last(static_cast<size_t>(step.drawn * kernels::kArgmaxParts)), drawn));
+  TRY(GatherBest(runtime, keys, drawn));
   if (step.ruled == 0 || HeadDraws(runtime, step)) return {};
   const device::Workspace::Frame frame(&runtime.workspace);
   WholeRowDraws draws(runtime, step, drawn);
   const plan::VocabShard& vocab = runtime.shard.vocab;
-  const float* local = head.local.data() + (step.rows - step.drawn) * vocab.rows;
+  const float* local = logits.data() + (step.rows - step.drawn) * vocab.rows;
   // Runs of rows whose token need not be the best.
   for (int64_t begin = 0, end = 0; begin < step.drawn; begin = end) {
     const auto takes_best = [&](int64_t row) { return step.drawn_rules[static_cast<size_t>(row)].TakesBest(); };

@@ -114,8 +114,11 @@ Status GatherLogits(const Runtime& runtime, int64_t rows, std::span<const float>
 
 /// The drawn tokens on the first rank of a stage: of every row the largest key of all ranks, which is the best token;
 /// then, where the ranks share out the vocabulary, what is drawn otherwise, from rows that are brought together.
-///   head    the step's logits and keys, as Head leaves them;  drawn: first rank: [G]; others: empty
+///   logits  [R, V_local] as Head leaves them
+///   keys    [G, kernels::kArgmaxParts], those of the drawn rows, on the host
+///   drawn   first rank: [G]; others: empty
 /// Ranks:    collective.  Errors: kPeer.
-Status GatherDrawn(const Runtime& runtime, const StepView& step, const HeadOutput& head, std::span<uint64_t> drawn);
+Status GatherDrawn(const Runtime& runtime, const StepView& step, std::span<const float> logits,
+                   std::span<const uint64_t> keys, std::span<uint64_t> drawn);
 
 }  // namespace trivet::model

@@ -2,6 +2,7 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <array>
 
 #include "model/layers.h"
 
@@ -20,10 +21,24 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   TRY(runtime_.pipeline.Receive(kept));
   const auto compute = [&] { return Compute(step, x, output.hidden, head); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
-  if (step.whole_rows > 0) runtime_.ReportFlags();
+  const std::vector<uint64_t> keys = TakeResults(step, head);
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(kept);
   TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
-  return GatherDrawn(runtime_, step, head, output.drawn);
+  return GatherDrawn(runtime_, step, head.local, keys, output.drawn);
+}
+
+// What the host needs of every step, in one transfer: what the step met, and the keys of its drawn rows. Prompts whose
+// rows nobody wants go on without waiting.
+std::vector<uint64_t> Model::TakeResults(const StepView& step, const HeadOutput& head) const {
+  if (step.whole_rows == 0) return {};
+  std::vector<uint64_t> keys(runtime_.shard.stage.last ? static_cast<size_t>(step.drawn * kernels::kArgmaxParts) : 0);
+  uint32_t met = 0;
+  const std::span<uint64_t> there = head.keys.last(keys.size());
+  runtime_.device.Download(
+      std::array<device::Device::Piece, 2>{{{&met, runtime_.tables.flags, sizeof(met)},
+                                            {keys.data(), there.data(), static_cast<int64_t>(there.size_bytes())}}});
+  runtime_.comm.SetReport(met);
+  return keys;
 }
 
 // A GPU spends longer on launching the kernels of a short step than on running them.

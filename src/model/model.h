@@ -64,6 +64,7 @@ class Model {
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
+  std::vector<uint64_t> TakeResults(const StepView& step, const HeadOutput& head) const;
   // Layer `at` of the stage, whose normalised input is `h`, [T, H].
   //   returns  that of the next
   Result<std::span<const float>> Block(size_t at, const StepView& step, const Residual& state,

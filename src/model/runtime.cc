@@ -222,10 +222,4 @@ void Runtime::LogCollective(record::Site site, int64_t layer, const comm::Collec
               facts.payload, facts.accumulate, facts.round_at});
 }
 
-void Runtime::ReportFlags() const {
-  uint32_t met = 0;
-  device.Download(&met, tables.flags, sizeof(met));
-  comm.SetReport(met);
-}
-
 }  // namespace trivet::model

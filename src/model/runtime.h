@@ -169,8 +169,6 @@ struct Runtime {
     const comm::Fault& fault = pipeline.world.fault();
     return fault.Hits(kind, pipeline.world.rank()) && fault.site == site;
   }
-  /// Shows the other ranks which range flags this one has met.
-  void ReportFlags() const;
 
   /// Runs body(begin, end) over `count` items: all of them at once on a GPU, where kernels share the work out
   /// themselves; else in ranges for threads. `work` is the items' total cost in multiply-adds, from which a thread's

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "device/buffer.h"
@@ -67,6 +68,34 @@ TEST(Device, DownloadsOfAnyLength) {
     std::vector<std::byte> back(static_cast<size_t>(bytes));
     device->Download(back.data(), buffer.data(), bytes);
     EXPECT_TRUE(std::equal(back.begin(), back.end(), values.begin())) << bytes;
+  }
+}
+
+// Several at once, that fit the device's own memory together or do not, with empty ones among them.
+TEST(Device, DownloadsOfSeveralPieces) {
+  for (const Backend backend : {Backend::kCpu, Backend::kCuda}) {
+    const Result<Device> device = Device::Open(backend, 0);
+    if (!device.ok()) GTEST_SKIP() << device.error().message;
+    constexpr int64_t kMost = 1 << 19;
+    Buffer buffer = std::move(Buffer::Make(*device, kMost, "test")).value();
+    std::vector<std::byte> values(kMost);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
+    device->Upload(buffer.data(), values.data(), kMost);
+    for (const std::array<int64_t, 4>& sizes : {std::array<int64_t, 4>{4, 0, 17, 512}, {1, 1 << 18, 3, 0}}) {
+      std::vector<std::vector<std::byte>> back;
+      std::vector<Device::Piece> pieces;
+      int64_t from = 0;
+      for (const int64_t bytes : sizes) {
+        back.emplace_back(static_cast<size_t>(bytes));
+        pieces.push_back({back.back().data(), buffer.data() + from, bytes});
+        from += bytes + 5;
+      }
+      device->Download(pieces);
+      for (size_t i = 0; i < pieces.size(); ++i) {
+        const auto* expected = values.data() + (static_cast<const std::byte*>(pieces[i].from) - buffer.data());
+        EXPECT_TRUE(std::equal(back[i].begin(), back[i].end(), expected)) << sizes[i];
+      }
+    }
   }
 }
 

@@ -53,10 +53,10 @@ TEST(ReplayClock, GivesTheTimesBetweenLaunches) {
       if (i == 2) ::usleep(20000);
     }
     const std::vector<double> gaps = clock.Take();
-    ASSERT_EQ(gaps.size(), 4U) << "none between two rounds";
+    ASSERT_EQ(gaps.size(), 2U) << "the first and the third of four, and none between two rounds";
     for (size_t i = 0; i < gaps.size(); ++i) {
       EXPECT_GT(gaps[i], 0);
-      EXPECT_EQ(gaps[i] > 19000, i == 2) << gaps[i];
+      EXPECT_EQ(gaps[i] > 19000, i == 1) << gaps[i];
     }
   }
   EXPECT_TRUE(clock.Take().empty());

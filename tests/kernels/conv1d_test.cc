@@ -32,6 +32,7 @@ class Problem {
     args.state_stride = state_stride();
     args.channels = channels_;
     args.width = width_;
+    args.tokens = tokens_;
     args.end = channels_;
     return args;
   }

@@ -84,7 +84,7 @@ std::vector<uint64_t> DrawnOf(const RankFixture& rank, StepTokens step, std::spa
   std::vector<float> local(static_cast<size_t>(view.rows * rank.weights().head.n));
   std::vector<uint64_t> keys(static_cast<size_t>(view.rows * kernels::kArgmaxParts)), drawn(rows.size());
   EXPECT_TRUE(Head(rank.runtime(), rank.weights(), view, x, {local, keys}).ok());
-  EXPECT_TRUE(GatherDrawn(rank.runtime(), view, {local, keys}, drawn).ok());
+  EXPECT_TRUE(GatherDrawn(rank.runtime(), view, local, keys, drawn).ok());
   return drawn;
 }
 
