@@ -58,7 +58,8 @@ ExpertGroups GroupsOf(const plan::Geometry& geometry, const plan::Layout& layout
     const plan::ExpertShard& shard = layout.ShardOf(rank).experts;
     // Experts that all ranks of a stage hold come from its first alone where the shared expert is a part of the sum.
     const bool computes = layout.partial.experts || !layout.partial.shared || layout.At(rank).tp == 0;
-    if (computes && shard.channels.real > 0 && !shard.slots.empty())
+    // Dummy channels are multiplied as well.
+    if (computes && shard.channels.width > 0 && !shard.slots.empty())
       groups.ep_rank[static_cast<size_t>(rank)] = shard.group;
   }
   return groups;

@@ -44,6 +44,11 @@ TEST(Evidence, GroupsSayWhoComputesExperts) {
   const ExpertGroups width = GroupsOf(geometry, LayoutOf(geometry, 3, {{"experts", "width"}}));
   EXPECT_EQ(width.placement.ep_size(), 1);
   EXPECT_EQ(width.ep_rank, (std::vector<int64_t>{0, 0, 0}));
+  // A rank whose channels are all dummies multiplies those.
+  const plan::Layout padded = LayoutOf(geometry, 5, {{"experts", "width-pad"}});
+  ASSERT_EQ(padded.ShardOf(4).experts.channels.real, 0);
+  ASSERT_GT(padded.ShardOf(4).experts.channels.width, 0);
+  EXPECT_EQ(GroupsOf(geometry, padded).ep_rank, (std::vector<int64_t>{0, 0, 0, 0, 0}));
   // Experts that all have come from rank 0 where the shared expert is cut, and from everybody where nothing is.
   EXPECT_EQ(GroupsOf(geometry, LayoutOf(geometry, 2, {{"experts", "replicate"}, {"shared", "uneven"}})).ep_rank,
             (std::vector<int64_t>{0, -1}));

@@ -111,8 +111,8 @@ TEST_F(PlantedFault, WithoutOneRunsAreEqual) {
 
 TEST_F(PlantedFault, LayoutsOfOneModelAreEqual) {
   std::vector<proof::NamedFiles> runs = {Record({"", Numerics::kExact, 1}, record::Level::kFull)};
-  for (const int64_t ranks : {2, 3, 5}) {
-    for (const char* cut : {"width", "whole", "replicate"}) {
+  for (const int64_t ranks : {2, 3, 5}) {  // of five, two have dummy channels alone
+    for (const char* cut : {"width", "whole", "replicate", "width-pad", "whole-pad"}) {
       runs.push_back(Record({"", Numerics::kExact, ranks, Launch::kThreads, 20, cut}, record::Level::kFull));
     }
   }
