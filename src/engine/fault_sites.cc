@@ -250,15 +250,15 @@ Status CheckHoldings(const plan::Geometry& geometry, const plan::Layout& layout,
                                need.needed, need.what, rank, need.held, need.where, sums ? " or site" : ""));
 }
 
-// Whether ranks that choose among their shares of the experts have any to choose among. Where groups of experts are
-// eligible, shares are not those groups, and the choice is another anyway.
+// Whether the shares of the experts that a choice is made among are several. Where groups of experts are eligible,
+// shares are not those groups, and the choice is another anyway.
 Status CheckChoice(const plan::Geometry& geometry, const plan::Layout& layout, const comm::Fault& fault) {
   const plan::MoeGeometry& moe = geometry.moe;
   if (fault.kind != FaultKind::kLocalTopK || moe.router.groups_kept < moe.router.groups) return {};
-  if (layout.ranks > 1 && layout.ranks <= moe.experts) return {};
-  return MakeError(Code::kUsage, fmt::format("--fault: expected {} experts that 2 to {} ranks share out to choose "
-                                             "among, found rank {} of {} that cut a layer; give another --ranks",
-                                             moe.experts, moe.experts, fault.rank, layout.ranks));
+  if (layout.ranks > 1) return {};
+  return MakeError(Code::kUsage, fmt::format("--fault: expected {} experts that two ranks or more share out to choose "
+                                             "among, found one rank that has all; give --ranks",
+                                             moe.experts));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ int64_t ChooseByShares(const Runtime& runtime, kernels::Route::Args args) {
   int64_t among = args.experts_total;
   for (int64_t share = 0, begin = 0; share < runtime.comm.size(); ++share) {
     const int64_t end = args.experts_total * (share + 1) / runtime.comm.size();
+    if (end == begin) continue;  // more ranks than experts
     kernels::Route::Args part = args;
     part.logits += begin;
     part.experts_total = end - begin;
@@ -40,7 +41,7 @@ int64_t ChooseByShares(const Runtime& runtime, kernels::Route::Args args) {
     part.experts = experts.data();
     part.weights = weights.data();
     part.record = {ids.data(), scores.data(), choice.data()};
-    if (width > 0) runtime.kernels.route->run(part);
+    runtime.kernels.route->run(part);
     for (size_t t = 0; t < tokens; ++t) {
       for (size_t i = 0; i < width; ++i) {
         found[t].push_back({choice[t * (width + 1) + i], static_cast<int32_t>(begin) + ids[t * width + i]});

@@ -17,7 +17,7 @@ namespace trivet::model {
 void NudgeLogit(const Runtime& runtime, std::span<float> logits);
 
 /// kLocalTopK: chooses among every rank's share of the experts apart, and then among those.
-///   returns  experts of the smallest share
+///   returns  experts of the smallest share that has any
 int64_t ChooseByShares(const Runtime& runtime, kernels::Route::Args args);
 
 /// Experts after those of a rank's first two slots have changed places.

@@ -252,11 +252,11 @@ TEST(CheckFault, AChoiceAmongSharesNeedsARankThatChooses) {
   EXPECT_THAT(Said(model, "local-topk:rank=15", 16), HasSubstr(None("experts", 15, "layer 0")));
   options.proof.level = record::Level::kDigest;  // it chooses for its record
   EXPECT_EQ(Said(model, "local-topk:rank=8", options), "");
-  // Ten experts are no shares of one rank, nor of sixteen.
+  // Sixteen ranks share out ten experts, though six get none; one rank has no shares.
   options.layout.ranks = 16;
-  EXPECT_THAT(Said(model, "local-topk:rank=15", options),
-              HasSubstr("10 experts that 2 to 10 ranks share out to choose among, found rank 15 of 16"));
-  EXPECT_THAT(Said(model, "local-topk", 1), HasSubstr("found rank 0 of 1 that cut a layer"));
+  EXPECT_EQ(Said(model, "local-topk:rank=15", options), "");
+  EXPECT_THAT(Said(model, "local-topk", 1),
+              HasSubstr("10 experts that two ranks or more share out to choose among, found one rank that has all"));
 }
 
 // The last stage rounds what it shows: what the heads of its context group are made of, and dealt rows.

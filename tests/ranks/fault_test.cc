@@ -3,16 +3,8 @@
 // place.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
-#include <map>
-#include <optional>
-
-#include "proof/rank_files.h"
-#include "proof/verify.h"
-#include "tests/io/temp_dir.h"
-#include "tests/support/model_runs.h"
-#include "tests/support/paths.h"
+#include "tests/ranks/recorded_runs.h"
 
 namespace trivet {
 namespace {
@@ -21,200 +13,17 @@ using engine::Launch;
 using kernels::Numerics;
 using proof::Verdict;
 using testing::StartsWith;
+using Setting = RunSetting;
 
-// How a run is made.
-struct Setting {
-  std::string fault;
-  Numerics numerics = Numerics::kExact;
-  int64_t ranks = 3;
-  Launch launch = Launch::kThreads;
-  int64_t tokens = 20;
-  std::string experts = {};  // cut
-  int64_t stages = 1, replicas = 1, requests = 1;
-  int64_t ep = 0, prefill_chunk = 0;  // 0: as the engine chooses
-  std::string model = {};             // of the golden cases; empty: the demo
-  int64_t context = 1;                // in stretches of 9, zigzag
-  bool dealt = false;                 // rows to the ranks that cut a layer
-};
-
-class PlantedFault : public testing::Test {
+class PlantedFault : public RecordedRuns {
  protected:
-  // Records and seals a run.
-  proof::NamedFiles Record(const Setting& setting, record::Level level = record::Level::kRows) {
-    engine::EngineOptions options;
-    options.layout.ranks = setting.ranks;
-    options.layout.stages = setting.stages;
-    options.layout.replicas = setting.replicas;
-    options.layout.context = setting.context;
-    options.layout.context_split = plan::SequenceSplit::kZigzag;
-    options.layout.context_stretch = 9;
-    options.layout.sequence_parallel = setting.dealt;
-    if (!setting.experts.empty()) options.layout.cuts["experts"] = setting.experts;
-    options.layout.ep = setting.ep;
-    if (setting.prefill_chunk > 0) options.prefill_chunk = setting.prefill_chunk;
-    options.launch = setting.launch;
-    options.numerics = setting.numerics;
-    options.proof.level = level;
-    options.proof.dir = dir_.Path("run" + std::to_string(runs_++));
-    options.proof.command = "test";
-    if (!setting.fault.empty()) {
-      const Result<comm::Fault> parsed = comm::ParseFault(setting.fault);
-      CHECK_MSG(parsed.ok(), parsed.error().message);
-      options.fault = *parsed;
-    }
-    std::optional<engine::OpenedModel> other;
-    if (!setting.model.empty()) other.emplace(support::Open(CaseDir(setting.model)));
-    const engine::OpenedModel& model = other ? *other : model_;
-    auto engine = engine::Engine::Start(model, options, {});
-    CHECK_MSG(engine.ok(), engine.error().message);
-    std::vector<std::vector<TokenId>> set;
-    for (int64_t i = 0; i < setting.requests; ++i) {
-      set.push_back(support::RandomTokens(setting.tokens + i, model.geometry.vocab, static_cast<uint64_t>(5 + i)));
-    }
-    const auto scored = engine::Score(engine->get(), {set, true, false});
-    CHECK_MSG(scored.ok(), scored.error().message);
-    const Status sealed = (*engine)->SealProof();
-    CHECK_MSG(sealed.ok(), sealed.error().message);
-    return {options.proof.dir, proof::ReadRunDir(options.proof.dir).value()};
-  }
   // The finding for a run with a fault, compared with one without.
   proof::Finding Caught(const Setting& setting) {
     Setting clean = setting;
     clean.fault.clear();
     return proof::Verify({Record(clean), Record(setting)}, {}).finding;
   }
-
-  const engine::OpenedModel model_ = support::Open(DemoDir());
-  const TempDir dir_;
-  int runs_ = 0;
 };
-
-// Number `which` of runs of three requests of 20, 21 and 22 tokens, all of which are equal.
-proof::RecordedRun AllEqual(const std::vector<proof::NamedFiles>& runs, size_t which) {
-  const proof::Report report = proof::Verify(runs, {});
-  EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-  for (const Json& comparison : report.json["comparisons"]) EXPECT_EQ(comparison["decisions"], (20 + 21 + 22) * 8);
-  proof::RecordedRun run;
-  EXPECT_FALSE(proof::CheckRun(runs[which].files, &run));
-  return run;
-}
-
-TEST_F(PlantedFault, WithoutOneRunsAreEqual) {
-  for (const Numerics numerics : {Numerics::kExact, Numerics::kFast}) {
-    const proof::NamedFiles first = Record({"", numerics}, record::Level::kFull);
-    const proof::NamedFiles second = Record({"", numerics, 3, Launch::kProcesses}, record::Level::kFull);
-    const proof::Report report = proof::Verify({first, second}, {true});
-    EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-    EXPECT_EQ(Member(report.json["comparisons"][0], "decisions"), 20 * 8);
-  }
-}
-
-TEST_F(PlantedFault, LayoutsOfOneModelAreEqual) {
-  std::vector<proof::NamedFiles> runs = {Record({"", Numerics::kExact, 1}, record::Level::kFull)};
-  for (const int64_t ranks : {2, 3, 5}) {  // of five, two have dummy channels alone
-    for (const char* cut : {"width", "whole", "replicate", "width-pad", "whole-pad"}) {
-      runs.push_back(Record({"", Numerics::kExact, ranks, Launch::kThreads, 20, cut}, record::Level::kFull));
-    }
-  }
-  const proof::Report report = proof::Verify(runs, {});
-  EXPECT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-}
-
-// Stages and replicas are facts of the record: who holds what follows from them, and it is held.
-TEST_F(PlantedFault, StagesAndReplicasAreEqualToOneRank) {
-  const struct {
-    int64_t ranks, stages, replicas;
-    Launch launch;
-  } layouts[] = {{1, 1, 1, Launch::kThreads},   {2, 2, 1, Launch::kThreads}, {1, 3, 1, Launch::kProcesses},
-                 {1, 1, 2, Launch::kProcesses}, {3, 1, 2, Launch::kThreads}, {3, 2, 2, Launch::kProcesses}};
-  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
-    std::vector<proof::NamedFiles> runs;
-    for (const auto& one : layouts) {
-      runs.push_back(Record(
-          {"", Numerics::kExact, one.ranks, one.launch, 20, {}, one.stages, one.replicas, /*requests=*/5}, level));
-    }
-    const proof::Report report = proof::Verify(runs, {});
-    ASSERT_EQ(report.finding.verdict, Verdict::kPass) << report.finding.message;
-    ASSERT_EQ(report.json["comparisons"].size(), 5U);
-    for (const Json& comparison : report.json["comparisons"]) {
-      EXPECT_EQ(comparison["decisions"], (20 + 21 + 22 + 23 + 24) * 8);
-      EXPECT_EQ(comparison["logits_rows"], 5);
-    }
-    proof::RecordedRun run;
-    ASSERT_FALSE(proof::CheckRun(runs.back().files, &run));
-    // The last layer of the second request: the ranks of the last stage of the second replica.
-    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{9, 10, 11}));
-    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 3)}), (std::vector<int64_t>{0, 1, 2}));
-    EXPECT_EQ(run.logits.size(), level == record::Level::kFull ? 5U : 0U) << "of all replicas";
-  }
-}
-
-// So are shares of sequences. Token by token, as runs decode, most ranks have no rows in a step.
-TEST_F(PlantedFault, SharesOfSequencesAreEqualToOneRank) {
-  const struct {
-    int64_t ranks, context, stages, replicas;
-    Launch launch;
-  } layouts[] = {{1, 1, 1, 1, Launch::kThreads},
-                 {1, 2, 1, 1, Launch::kThreads},
-                 {2, 3, 1, 1, Launch::kProcesses},
-                 {1, 3, 2, 2, Launch::kThreads}};
-  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
-    std::vector<proof::NamedFiles> runs;
-    for (const auto& one : layouts) {
-      Setting setting{"", Numerics::kExact, one.ranks, one.launch, 20, {}, one.stages, one.replicas, /*requests=*/3};
-      setting.context = one.context;
-      setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
-      runs.push_back(Record(setting, level));
-    }
-    const proof::RecordedRun run = AllEqual(runs, 2);
-    // Six chunks of two positions, of which the fifth has one and the sixth none: 0 0 1 1 2 2 2 2 1.
-    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2, 3}));
-    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 7)}), (std::vector<int64_t>{4, 5}));
-    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 8)}), (std::vector<int64_t>{2, 3}));
-    // Every rank computed its own positions and no others.
-    size_t total = 0;
-    for (const proof::RankRun& rank : run.ranks) total += rank.rows.size();
-    EXPECT_EQ(total, (20U + 21U + 22U) * 2U) << "once for each rank that cuts a layer";
-  }
-}
-
-// Rows that are dealt are facts of the record: each is kept by one of the ranks that cut a layer.
-TEST_F(PlantedFault, RowsThatAreDealtAreEqualToOneRank) {
-  const struct {
-    int64_t ranks, context, stages, replicas;
-    Launch launch;
-    const char* experts;
-  } layouts[] = {{1, 1, 1, 1, Launch::kThreads, ""},        {2, 1, 1, 1, Launch::kThreads, "width"},
-                 {3, 1, 1, 1, Launch::kProcesses, "whole"}, {3, 1, 2, 1, Launch::kThreads, "replicate"},
-                 {2, 3, 1, 1, Launch::kProcesses, "whole"}, {2, 2, 2, 2, Launch::kThreads, "width"}};
-  for (const record::Level level : {record::Level::kDigest, record::Level::kFull}) {
-    std::vector<proof::NamedFiles> runs;
-    for (const auto& one : layouts) {
-      Setting setting{"", Numerics::kExact, one.ranks, one.launch, 20, one.experts, one.stages, one.replicas, 3};
-      setting.context = one.context;
-      setting.dealt = true;
-      setting.prefill_chunk = level == record::Level::kFull ? 1 : 0;
-      runs.push_back(Record(setting, level));
-    }
-    const proof::RecordedRun run = AllEqual(runs, 4);
-    // 0 0 1 1 2 2 2 2 1 by context, and of each the first half, rounded up, is the first rank's.
-    EXPECT_EQ(run.tokens.Carriers({7, record::GlobalToken(1, 3)}), (std::vector<int64_t>{2}));
-    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 1)}), (std::vector<int64_t>{1}));
-    EXPECT_EQ(run.tokens.Carriers({0, record::GlobalToken(0, 9 + 8)}), (std::vector<int64_t>{3}));
-    size_t total = 0;
-    for (const proof::RankRun& rank : run.ranks) total += rank.rows.size();
-    EXPECT_EQ(total, 20U + 21U + 22U) << "once";
-    // How rows came together has a record of its own.
-    std::map<std::string, int64_t> kinds;
-    for (const Json& record : run.ranks[0].collectives) {
-      if (record["layer"] == 0) kinds[record["site"].get<std::string>() + " " + record["kind"].get<std::string>()] += 1;
-    }
-    for (const char* site : {"norm1 gather", "shown gather", "returned gather", "resid1 reduce-scatter", "norm2 gather",
-                             "router gather", "resid2 reduce-scatter"}) {
-      EXPECT_EQ(kinds[site], 1) << site;
-    }
-  }
-}
 
 // The layout that is declared is not the one that was carried out.
 TEST_F(PlantedFault, AnotherSplitThanDeclaredIsHeldByTheWrongRanks) {
@@ -393,6 +202,17 @@ TEST_F(PlantedFault, AChoiceAmongSharesIsFoundInItsRecord) {
     EXPECT_EQ(finding.where["rank"], 1);
     EXPECT_EQ(finding.where["chosen_among"], 3) << "the smallest share of ten experts";
   }
+}
+
+// Of more ranks than experts some have no share, and the others have one expert.
+TEST_F(PlantedFault, AChoiceAmongSharesOfOneExpertIsFoundInItsRecord) {
+  const proof::NamedFiles clean = Record({"", Numerics::kExact, 11}),
+                          faulty = Record({"local-topk:rank=10:site=3", Numerics::kExact, 11});
+  EXPECT_EQ(clean.files.at("logits.bin"), faulty.files.at("logits.bin"));
+  const proof::Finding finding = proof::Verify({faulty}, {}).finding;
+  EXPECT_EQ(finding.verdict, Verdict::kForbiddenLocalShardTopk) << finding.message;
+  EXPECT_EQ(finding.where["rank"], 10);
+  EXPECT_EQ(finding.where["chosen_among"], 1);
 }
 
 // Where rows are dealt, every rank chooses and one notes the row: a rank that keeps none tells how it chose, too.
