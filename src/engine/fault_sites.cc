@@ -48,6 +48,7 @@ bool HasRows(const plan::Layout& layout, const EngineOptions& options, const Hel
     case FaultKind::kHang:
       return true;
     case FaultKind::kRouterUlp:
+    case FaultKind::kRankOrder:  // of rows that are dealt, a rank adds those that it keeps
       return held.keeps;
     case FaultKind::kHandBF16: {  // of those that its stage hands on, or its context group sees; else of dealt ones
       const bool last = layout.At(options.fault.rank).pp + 1 == static_cast<int64_t>(layout.stages.size());
@@ -261,6 +262,25 @@ Status CheckChoice(const plan::Geometry& geometry, const plan::Layout& layout, c
                                              moe.experts));
 }
 
+// Whether the sums that the ranks of a layer add are such as the mistake touches: to begin at the first rank is their
+// order without it, and two parts have one order.
+Status CheckSums(const plan::Layout& layout, const EngineOptions& options) {
+  const comm::Fault& fault = options.fault;
+  const bool order = fault.kind == FaultKind::kRankOrder;
+  const int64_t place = layout.At(fault.rank).tp;
+  if (order && (place == 0 || layout.ranks == 2)) {
+    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank behind the first of three or more that cut a "
+                                               "layer, found rank {}, number {} of {}, whose order gives the same sum; "
+                                               "choose another rank or --ranks",
+                                               fault.rank, place, layout.ranks));
+  }
+  const bool parts = order || fault.kind == FaultKind::kPartialBF16 || fault.kind == FaultKind::kLocalScale;
+  if (!parts || !options.compress_sums || layout.ranks == 1) return {};
+  return MakeError(Code::kUsage,
+                   "--fault: expected parts of sums that ranks add as they are, found --compress-sums, with which they "
+                   "travel and are added in 6 bits; leave one of the two out");
+}
+
 }  // namespace
 
 Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options) {
@@ -279,6 +299,7 @@ Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, co
                     "choose one of another, or give --pp, --cp or --sp",
                     fault.rank));
   }
+  TRY(CheckSums(layout, options));
   if (fault.kind == FaultKind::kFallback && (layout.ranks == 1 || deals)) {
     return MakeError(Code::kUsage, fmt::format("--fault: expected sums that have two forms, found {}; give --ranks "
                                                "without --sp",

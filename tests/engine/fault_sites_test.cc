@@ -90,9 +90,42 @@ TEST(CheckFault, AttentionLayersAreCounted) {
 
 TEST(CheckFault, KindsWithoutSitesTakeAny) {
   const OpenedModel model = support::Open(DemoDir());
-  for (const std::string kind : {"rank-order", "split-k", "fallback", "die", "hang"}) EXPECT_EQ(Said(model, kind), "");
+  for (const std::string kind : {"split-k", "fallback", "die", "hang"}) EXPECT_EQ(Said(model, kind), "");
   EXPECT_THAT(Said(model, "fallback", 1), HasSubstr("none, of one rank"));
   EXPECT_THAT(Said(model, "die:rank=3"), HasSubstr("a rank from 0 to 2, found 3"));
+}
+
+// To begin at the first rank is the order without the mistake, and two parts have one.
+TEST(CheckFault, AnOrderMustBeAnother) {
+  const OpenedModel model = support::Open(DemoDir());
+  EXPECT_EQ(Said(model, "rank-order:rank=1"), "");
+  EXPECT_EQ(Said(model, "rank-order:rank=5", 3, 2), "");
+  EXPECT_THAT(Said(model, "rank-order"), HasSubstr("found rank 0, number 0 of 3, whose order gives the same sum"));
+  EXPECT_THAT(Said(model, "rank-order:rank=3", 3, 2), HasSubstr("found rank 3, number 0 of 3"));
+  EXPECT_THAT(Said(model, "rank-order:rank=1", 2), HasSubstr("found rank 1, number 1 of 2"));
+  EXPECT_THAT(Said(model, "rank-order:rank=1", 1, 2), HasSubstr("found rank 1, number 0 of 1"));
+  EngineOptions dealt;
+  dealt.layout.ranks = 9;
+  dealt.layout.sequence_parallel = true;
+  EXPECT_EQ(Said(model, "rank-order:rank=7", dealt), "");
+  EXPECT_THAT(Said(model, "rank-order:rank=8", dealt), HasSubstr("that holds rows, found 8"));
+}
+
+// Compressed sums are none of those that these mistakes are made in; a group of one compresses nothing.
+TEST(CheckFault, ACompressedSumHasNoPartsThatAreAdded) {
+  const OpenedModel model = support::Open(DemoDir());
+  EngineOptions options;
+  options.numerics = kernels::Numerics::kFast;
+  options.compress_sums = true;
+  options.layout.ranks = 3;
+  for (const std::string kind : {"partial-bf16", "local-scale", "rank-order"}) {
+    EXPECT_THAT(Said(model, kind + ":rank=1", options),
+                HasSubstr("parts of sums that ranks add as they are, found --compress-sums"));
+  }
+  for (const std::string kind : {"fallback", "split-k", "weight-bit"})
+    EXPECT_EQ(Said(model, kind, options), "") << kind;
+  options.layout.ranks = 1;
+  for (const std::string kind : {"partial-bf16", "local-scale"}) EXPECT_EQ(Said(model, kind, options), "") << kind;
 }
 
 // Uneven shares leave a rank without rows: chunks of 8 of 64 positions are gone before rank 8's turn.
@@ -113,8 +146,8 @@ TEST(CheckFault, ARankWithoutRowsCannotBeAtFault) {
   EngineOptions shared;
   shared.layout.context = 3;
   shared.layout.context_stretch = 2;  // of which the third has none
-  for (const std::string kind : {"router-ulp", "hand-bf16", "combine-order", "split-k", "rank-order", "split-kv",
-                                 "moved-map", "partial-bf16", "local-scale"}) {
+  for (const std::string kind : {"router-ulp", "hand-bf16", "combine-order", "split-k", "split-kv", "moved-map",
+                                 "partial-bf16", "local-scale"}) {
     EXPECT_EQ(Said(model, kind + ":rank=1", shared), "") << kind;
     EXPECT_THAT(Said(model, kind + ":rank=2", shared), HasSubstr("that holds rows, found 2")) << kind;
   }
