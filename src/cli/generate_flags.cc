@@ -64,7 +64,8 @@ void GenerateFlags::Add(CLI::App* app) {
   proof.Add(app, ",--out");
   engine.AddRoutes(app);
   app->add_option("--prompt,-p", prompt,
-                  "one user turn, through the chat template where the model has one; standard input when absent");
+                  "one user turn, through the chat template where the model has one; standard input when absent. "
+                  "Several go into a file for --prompts");
   app->add_flag("--raw", raw, "continue the text itself, without the chat template");
   app->add_flag("--chat", chat, "interactive conversation with history; /reset forgets it, /exit ends");
   app->add_option("--system", system, "system message before the user's");

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/str.h"
 #include "cli/commands.h"
 
 namespace {
@@ -91,6 +93,20 @@ void Tidy(CLI::App* app) {
   }
 }
 
+// The library keeps the last of several values of an option that has one; the others would be lost without a word.
+trivet::Status CheckGivenOnce(const CLI::App& app) {
+  for (const CLI::App* nested : app.get_subcommands()) TRY(CheckGivenOnce(*nested));
+  for (const CLI::Option* option : app.get_options()) {
+    const bool flag = option->get_expected_max() == 0;
+    if (flag || option->count() < 2 || option->get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) continue;
+    return trivet::MakeError(
+        trivet::Code::kUsage,
+        fmt::format("{}: expected one value, found {}, of which the last is \"{}\"; give the option once",
+                    option->get_name(), option->count(), trivet::Quote(option->results().back())));
+  }
+  return {};
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Trivet: one language model on any number of ranks, bit for bit as on one."};
   app.set_version_flag("--version", "trivet " TRIVET_VERSION);
@@ -114,6 +130,7 @@ int Main(int argc, char** argv) {
     }
     return Fail(trivet::MakeError(trivet::Code::kUsage, std::string(error.what()) + "; see trivet --help"));
   }
+  if (const trivet::Status once = CheckGivenOnce(app); !once.ok()) return Fail(once.error());
   int verdict = 0;
   for (const auto& [sub, run] : runs) {
     if (!sub->parsed()) continue;

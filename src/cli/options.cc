@@ -201,7 +201,9 @@ Status AddForce(const std::vector<std::string>& texts, engine::EngineOptions* op
       return MakeError(Code::kUsage,
                        fmt::format("--force: expected FAMILY=ROW, found \"{}\"; see trivet doctor", Quote(text)));
     }
-    options->kernels.force[pair[0]] = pair[1];
+    if (options->kernels.force.emplace(pair[0], pair[1]).second) continue;
+    return MakeError(Code::kUsage, fmt::format("--force: expected one row for each family, found two for {}; keep one",
+                                               Quote(pair[0])));
   }
   return {};
 }

@@ -235,6 +235,17 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("placement make " + CaseDir("llama"), 2, {"routed experts"});
 }
 
+TEST_F(Program, NoValueOfAnOptionIsDropped) {
+  Refused("generate demo -q -p one -p two", 2, {"--prompt: expected one value, found 2", "\"two\""});
+  Refused("generate demo -q --tp 2 -p one -n 3", 2, {"--ranks: expected one value, found 2"});
+  Refused("placement make --experts 4 --ep 2 --ep 2 --ep 2", 2, {"--ep: expected one value, found 3"});
+  Refused("bench allreduce --ranks 2 --ranks 3", 2, {"--ranks: expected one value, found 2"});
+  Refused("plan demo --cut attn=pad --cut attn=uneven", 2, {"attn twice"});
+  Refused("generate demo -q -p hi --force gemm=gemm/ref --force gemm=gemm/avx2", 2, {"--force", "two for gemm"});
+  const Outcome lists = Run("generate demo -q -q -p hi --max-tokens 1 --stop a --stop b --force gemm=gemm/ref");
+  EXPECT_EQ(lists.status, 0) << lists.err << "a flag has no value to lose, and a list takes all";
+}
+
 // Neither "none" nor "any": a script's unset variable.
 TEST_F(Program, AnEmptyTextIsRefused) {
   const std::string good = dir_.Path("good.json");
