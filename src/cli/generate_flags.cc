@@ -87,7 +87,7 @@ void GenerateFlags::Add(CLI::App* app) {
                   "above 1 discourages tokens of prompt and answer, 0.01 to 100");
   app->add_option("--frequency-penalty", frequency_penalty, "subtracted per occurrence in the answer, -2 to 2");
   app->add_option("--presence-penalty", presence_penalty, "subtracted once per token of the answer, -2 to 2");
-  app->add_option("--seed", seed, "seed of the random numbers");
+  app->add_option("--seed", seed, "seed of the random numbers: an integer from -2^63 to 2^64 - 1")->type_name("SEED");
   app->add_option("--stop", stop, "text that ends the answer; may be repeated")->take_all();
   app->add_flag("--ignore-eos", ignore_eos, "go on after end tokens");
   app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives, 0 to 100");
@@ -112,7 +112,7 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   params.repetition_penalty = flags.repetition_penalty.value_or(params.repetition_penalty);
   params.frequency_penalty = flags.frequency_penalty.value_or(params.frequency_penalty);
   params.presence_penalty = flags.presence_penalty.value_or(params.presence_penalty);
-  params.seed = flags.seed;
+  TRY_ASSIGN(params.seed, engine::ParseSeed(flags.seed, "--seed"));
   request.logprobs = flags.logprobs.has_value();
   params.logprobs = static_cast<int>(flags.logprobs.value_or(0));
   if (params.logprobs < 0 || params.logprobs > engine::kMaxLogprobs) {

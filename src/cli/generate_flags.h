@@ -27,7 +27,7 @@ struct GenerateFlags {
   // Unset ones take generation_config.json's value, then the default.
   std::optional<double> temperature, top_p, min_p, repetition_penalty, frequency_penalty, presence_penalty;
   std::optional<int64_t> top_k, logprobs;
-  uint64_t seed = 0;
+  std::string seed = "0";
 
   /// Adds the flags to a command.
   void Add(CLI::App* app);

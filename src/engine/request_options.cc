@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <utility>
 
 #include "base/str.h"
@@ -97,6 +98,18 @@ Status ReadRequest(const Json& object, std::string_view what, GenerationRequest*
   TRY_ASSIGN(request->ignore_eos, GetBool(object, "ignore_eos", request->ignore_eos, what));
   TRY(ReadStops(object, what, &request->stop));
   return ValidSampling(params, what);
+}
+
+Result<uint64_t> ParseSeed(const std::string& text, std::string_view what) {
+  uint64_t seed = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, seed);
+  if (error == std::errc() && stopped == end) return seed;
+  const Result<int64_t> negative = ParseInt(text, what);
+  if (negative.ok()) return static_cast<uint64_t>(*negative);
+  return MakeError(Code::kUsage,
+                   fmt::format("{}: expected an integer from {} to {}, found \"{}\"; give one in that range", what,
+                               INT64_MIN, UINT64_MAX, Quote(text)));
 }
 
 }  // namespace trivet::engine

@@ -2,6 +2,7 @@
 // Sampling and limits of a request as JSON says them: in generation_config.json, in a line of a prompt file.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 #include "base/json.h"
@@ -27,5 +28,11 @@ Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config);
 /// logprobs (alternatives reported for each token); what `object` lacks stays as `request` has it. Errors:  kInvalid
 /// names the key, its range and the value.
 Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request);
+
+/// A seed in decimal digits, which may be negative: -2^63 to 2^64 - 1, as "seed" of ReadRequest; negative ones are
+/// those of the same 64 bits.
+///   what  the object's name in messages
+/// Errors:  kUsage.
+Result<uint64_t> ParseSeed(const std::string& text, std::string_view what);
 
 }  // namespace trivet::engine

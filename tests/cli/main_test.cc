@@ -159,6 +159,13 @@ TEST_F(Program, LinesOfAPromptFileHaveTheirOwnSampling) {
   const Outcome text = Run("generate demo -q --temperature 0 --prompts " + file);
   EXPECT_THAT(text.out, HasSubstr("\"logprob\""));
   Refused("generate demo -q --prompts " + Write("bad.jsonl", "{\"prompt\":\"x\",\"top_p\":7}"), 4, {"line 1", "top_p"});
+  // A seed is the same number in a line and in a flag.
+  const std::string seeded = Write("seed.jsonl", "{\"prompt\":\"Hi\",\"seed\":-1}");
+  const std::string sampled = "generate demo -q --json --temperature 2 --max-tokens 8 ";
+  const Outcome line = Run(sampled + "--prompts " + seeded), flag = Run(sampled + "--prompt Hi --seed -1");
+  EXPECT_EQ(flag.status, 0) << flag.err;
+  EXPECT_EQ(flag.out, line.out);
+  EXPECT_NE(Run(sampled + "--prompt Hi").out, line.out);
 }
 
 TEST_F(Program, MapsOfExpertsAreMadeShownComparedAndChecked) {

@@ -4,6 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <string>
+
 namespace trivet::engine {
 namespace {
 
@@ -72,6 +75,21 @@ TEST(RequestOptions, SeedsAreAny64Bits) {
   GenerationRequest request;
   ASSERT_TRUE(ReadRequest({{"seed", UINT64_MAX}}, "line 1", &request).ok());
   EXPECT_EQ(request.sampling.seed, UINT64_MAX);
+  // As text, as in a field.
+  for (const auto& [text, seed] : std::map<std::string, Json>{{"0", 0},
+                                                              {"-1", -1},
+                                                              {"-9223372036854775808", INT64_MIN},
+                                                              {"9223372036854775808", 9223372036854775808U},
+                                                              {"18446744073709551615", UINT64_MAX}}) {
+    ASSERT_TRUE(ReadRequest({{"seed", seed}}, "line 1", &request).ok()) << text;
+    EXPECT_EQ(ParseSeed(text, "--seed").value(), request.sampling.seed) << text;
+  }
+  for (const char* text : {"", "-", "1.5", "seven", "7 ", "-9223372036854775809", "18446744073709551616"}) {
+    const Result<uint64_t> seed = ParseSeed(text, "--seed");
+    ASSERT_FALSE(seed.ok()) << text;
+    EXPECT_THAT(seed.error().message, HasSubstr("--seed: expected an integer from -9223372036854775808 to "
+                                                "18446744073709551615"));
+  }
 }
 
 TEST(RequestOptions, DefaultsOfAModelAreChecked) {
