@@ -35,6 +35,17 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
                   model));
 }
 
+void DropImpossibleStops(int64_t vocab, checkpoint::ModelFiles* files, std::vector<std::string>* notices) {
+  std::vector<int64_t>& stops = files->stop_tokens;  // sorted
+  const auto first = std::lower_bound(stops.begin(), stops.end(), vocab);
+  if (first == stops.end()) return;
+  notices->push_back(fmt::format(
+      "eos_token_id: expected ids below {}, the vocabulary, found {}: not used, since no "
+      "token has such an id{}",
+      vocab, fmt::join(first, stops.end(), ", "), first == stops.begin() ? "; no other one ends a text" : ""));
+  stops.erase(first, stops.end());
+}
+
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
                                        const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant) {
   std::vector<std::string> defects;
@@ -119,6 +130,7 @@ Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir,
   }
   TRY_ASSIGN(plan::Geometry geometry, plan::ReadGeometry({files.text_config, files.rope}));
   if (files.whole_norms) geometry.norm_offset = 0;
+  DropImpossibleStops(geometry.vocab, &files, &notices);
   checkpoint::QuantConfig quant;  // what is made up has its own
   if (!dummy.has_value()) {
     TRY_ASSIGN(quant, checkpoint::ReadQuantConfig(files));

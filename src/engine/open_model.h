@@ -43,6 +43,10 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir,
                               const std::optional<checkpoint::DummyFormat>& dummy = {});
 
+/// Takes end tokens that no text can have, since they are beyond the vocabulary, out of `files`.
+///   vocab    of the model;  notices: gets a sentence that names them
+void DropImpossibleStops(int64_t vocab, checkpoint::ModelFiles* files, std::vector<std::string>* notices);
+
 /// Every defect of the tensors, one sentence each; empty when the model can be loaded.
 std::vector<std::string> TensorDefects(const plan::Geometry& geometry, const plan::SourceNames& names,
                                        const checkpoint::Checkpoint& checkpoint, const checkpoint::QuantConfig& quant);

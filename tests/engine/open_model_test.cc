@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/open_model.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -131,6 +132,27 @@ TEST(OpenModel, TensorsThatAreNotNeededAreNoticed) {
   ASSERT_TRUE(opened.ok()) << opened.error().message;
   EXPECT_THAT(opened->notices, ElementsAre("2 tensors such as mtp.layers.0.a: multi-token-prediction head",
                                            "1 tensors such as strange: not part of this family, not loaded"));
+}
+
+// Both files are known to name ids of a larger vocabulary: the model is fine without them, and whoever runs it is told.
+TEST(OpenModel, EndTokensBeyondTheVocabularyAreNoticedAndLeftOut) {
+  const SmallModel small;
+  const int64_t vocab = small.vocab();
+  const std::string what = fmt::format("eos_token_id: expected ids below {}, the vocabulary, found ", vocab);
+  small.dir().Write("generation_config.json", fmt::format("{{\"eos_token_id\": [2, {}, {}]}}", vocab - 1, vocab));
+  const Result<OpenedModel> opened = OpenModel("small", small.dir().Path());
+  ASSERT_TRUE(opened.ok()) << opened.error().message;
+  EXPECT_THAT(opened->files.stop_tokens, ElementsAre(2, vocab - 1));
+  EXPECT_THAT(opened->notices, ElementsAre(what + fmt::format("{}: not used, since no token has such an id", vocab)));
+  // None is left.
+  checkpoint::ModelFiles endless;
+  endless.stop_tokens = {128001, 128009};
+  std::vector<std::string> notices;
+  DropImpossibleStops(vocab, &endless, &notices);
+  EXPECT_THAT(endless.stop_tokens, ElementsAre());
+  EXPECT_THAT(notices,
+              ElementsAre(what + "128001, 128009: not used, since no token has such an id; no other one ends a "
+                                 "text"));
 }
 
 TEST(OpenModel, ADirectoryWithoutAModelIsNone) {
