@@ -70,6 +70,8 @@ Status Execute(const ServeFlags& flags) {
                                                flags.piece_interval_ms));
   }
   TRY_ASSIGN(const engine::EngineOptions options, flags.engine.Options());
+  // Before the weights, which take the longest: that another server has the port is found at once.
+  TRY_ASSIGN(server::HttpServer::Listener listener, server::HttpServer::Listener::Bind(flags.http));
   TRY_ASSIGN(const std::string dir, flags.engine.layout.Directory());
   TRY_ASSIGN(std::unique_ptr<engine::OpenedModel> model, OpenFor(flags.engine));
   TRY_ASSIGN(const engine::Prompts prompts, engine::Prompts::Open(dir, model->checkpoint));
@@ -81,7 +83,7 @@ Status Execute(const ServeFlags& flags) {
   engine::Service service(loaded.engine.get(), &prompts.tokenizer(), loaded.model->files.stop_tokens,
                           flags.piece_interval_ms * 1000);
   server::Api api(&service, std::move(served), TRIVET_VERSION, UnixSeconds());
-  TRY_ASSIGN(const std::unique_ptr<server::HttpServer> http, server::HttpServer::Start(&api, flags.http));
+  const std::unique_ptr<server::HttpServer> http = server::HttpServer::Start(&api, std::move(listener));
   int64_t wait_us = static_cast<int64_t>(flags.drain_seconds * 1e6);
   const SignalWatch watch([&](int) {
     http->StopAccepting();

@@ -136,18 +136,17 @@ void SendStream(std::shared_ptr<EventStream> stream, int fd, httplib::Response* 
 // The library's server with connections of ours: it cannot tell a handler that its client has left.
 class HttpServer::Impl : public httplib::Server {
  public:
-  Impl(Api* api, HttpOptions options) : api_(api), options_(std::move(options)), stop_fd_(::eventfd(0, EFD_CLOEXEC)) {}
+  explicit Impl(HttpOptions options) : options_(std::move(options)), stop_fd_(::eventfd(0, EFD_CLOEXEC)) {}
   ~Impl() override {
     Stop();
     ::close(stop_fd_);
   }
 
-  Status Open() {
+  Status Listen() {
     if (options_.port < 0 || options_.port > 65535) {
       return MakeError(Code::kUsage,
                        fmt::format("--port: expected 0 to 65535, found {}; choose another", options_.port));
     }
-    AddRoutes();
     new_task_queue = [] { return new httplib::ThreadPool(kConnections); };
     set_tcp_nodelay(true);
     set_keep_alive_timeout(kIdleMs / 1000);  // what answers announce, as the number of requests
@@ -167,8 +166,13 @@ class HttpServer::Impl : public httplib::Server {
                                               errno == 0 ? "no such host" : std::strerror(errno)));
     }
     ::listen(svr_sock_, kBacklog);  // again: the library's own backlog is 5
-    listener_ = std::thread([this] { listen_after_bind(); });
     return {};
+  }
+
+  void Accept(Api* api) {
+    api_ = api;
+    AddRoutes();
+    listener_ = std::thread([this] { listen_after_bind(); });
   }
 
   int port() const { return port_; }
@@ -189,7 +193,11 @@ class HttpServer::Impl : public httplib::Server {
       closed_.wait_for(lock, std::chrono::milliseconds(kStopMs), [this] { return open_.empty(); });
       for (const int fd : open_) ::shutdown(fd, SHUT_RDWR);
     }
-    if (listener_.joinable()) listener_.join();
+    if (listener_.joinable()) {
+      listener_.join();
+    } else if (svr_sock_ >= 0) {  // the library closes it when it has accepted
+      ::close(svr_sock_.exchange(-1));
+    }
   }
 
  private:
@@ -317,7 +325,7 @@ class HttpServer::Impl : public httplib::Server {
     }
   }
 
-  Api* const api_;
+  Api* api_ = nullptr;
   const HttpOptions options_;
   const int stop_fd_;
   int port_ = 0;
@@ -331,10 +339,19 @@ class HttpServer::Impl : public httplib::Server {
 HttpServer::HttpServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 HttpServer::~HttpServer() = default;
 
-Result<std::unique_ptr<HttpServer>> HttpServer::Start(Api* api, const HttpOptions& options) {
-  auto impl = std::make_unique<Impl>(api, options);
-  TRY(impl->Open());
-  return std::unique_ptr<HttpServer>(new HttpServer(std::move(impl)));
+HttpServer::Listener::Listener(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+HttpServer::Listener::Listener(Listener&&) noexcept = default;
+HttpServer::Listener::~Listener() = default;
+
+Result<HttpServer::Listener> HttpServer::Listener::Bind(const HttpOptions& options) {
+  auto impl = std::make_unique<Impl>(options);
+  TRY(impl->Listen());
+  return Listener(std::move(impl));
+}
+
+std::unique_ptr<HttpServer> HttpServer::Start(Api* api, Listener listener) {
+  listener.impl_->Accept(api);
+  return std::unique_ptr<HttpServer>(new HttpServer(std::move(listener.impl_)));
 }
 
 int HttpServer::port() const { return impl_->port(); }

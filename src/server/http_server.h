@@ -20,10 +20,27 @@ struct HttpOptions {
 
 /// A listening server on threads of its own.
 class HttpServer {
+  class Impl;
+
  public:
-  /// Binds and listens; connections are answered when it returns. The routes outlive it.
-  /// Errors:  kIo when the address cannot be bound, kUsage for a port out of range.
-  static Result<std::unique_ptr<HttpServer>> Start(Api* api, const HttpOptions& options);
+  /// An address that is listened on. Connections wait until a server is started there.
+  class Listener {
+   public:
+    /// Starts no thread: processes may be forked meanwhile.
+    /// Errors:  kIo when the address cannot be bound, kUsage for a port out of range.
+    static Result<Listener> Bind(const HttpOptions& options);
+    Listener(Listener&&) noexcept;
+    ~Listener();
+    Listener& operator=(Listener&&) = delete;
+
+   private:
+    friend class HttpServer;
+    explicit Listener(std::unique_ptr<Impl> impl);
+    std::unique_ptr<Impl> impl_;
+  };
+
+  /// Answers connections from now on. The routes outlive it.
+  static std::unique_ptr<HttpServer> Start(Api* api, Listener listener);
   /// As Stop.
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
@@ -40,7 +57,6 @@ class HttpServer {
   void Stop();
 
  private:
-  class Impl;
   explicit HttpServer(std::unique_ptr<Impl> impl);
   const std::unique_ptr<Impl> impl_;
 };

@@ -2,12 +2,14 @@
 // The server through its sockets, in this process and as the program.
 #include "server/http_server.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <functional>
 #include <thread>
 
@@ -26,9 +28,9 @@ std::string Body(const httplib::Result& result) {
 class Http : public testing::Test {
  protected:
   explicit Http(const std::string& key = "") {
-    auto server = HttpServer::Start(&demo_.api(), {"127.0.0.1", 0, key});
-    CHECK_MSG(server.ok(), server.error().message);
-    server_ = std::move(server).value();
+    auto listener = HttpServer::Listener::Bind({"127.0.0.1", 0, key});
+    CHECK_MSG(listener.ok(), listener.error().message);
+    server_ = HttpServer::Start(&demo_.api(), std::move(listener).value());
   }
   ~Http() override {
     demo_.service().Drain(0);
@@ -135,12 +137,54 @@ TEST_F(HttpWithKey, NothingButHealthWithoutIt) {
 
 TEST(HttpServerStart, AnAddressInUseIsRefused) {
   DemoService demo;
-  const auto first = HttpServer::Start(&demo.api(), {"127.0.0.1", 0, ""});
-  ASSERT_TRUE(first.ok());
-  const auto second = HttpServer::Start(&demo.api(), {"127.0.0.1", (*first)->port(), ""});
-  ASSERT_FALSE(second.ok());
-  EXPECT_EQ(second.error().code, Code::kIo);
-  EXPECT_FALSE(HttpServer::Start(&demo.api(), {"127.0.0.1", 70000, ""}).ok());
+  using Listener = HttpServer::Listener;
+  int port = 0;
+  {
+    auto listener = Listener::Bind({"127.0.0.1", 0, ""});
+    ASSERT_TRUE(listener.ok());
+    const auto first = HttpServer::Start(&demo.api(), std::move(listener).value());
+    port = first->port();
+    const auto second = Listener::Bind({"127.0.0.1", port, ""});
+    ASSERT_FALSE(second.ok());
+    EXPECT_EQ(second.error().code, Code::kIo);
+  }
+  {
+    const auto third = Listener::Bind({"127.0.0.1", port, ""});
+    ASSERT_TRUE(third.ok()) << "the server has left it";
+    EXPECT_FALSE(Listener::Bind({"127.0.0.1", port, ""}).ok()) << "which nobody answers on yet";
+  }
+  EXPECT_TRUE(Listener::Bind({"127.0.0.1", port, ""}).ok()) << "which nobody ever answered on";
+  EXPECT_FALSE(Listener::Bind({"127.0.0.1", 70000, ""}).ok());
+}
+
+// What is asked while the model is loaded is answered when it is.
+TEST(HttpServerStart, ConnectionsWaitForTheirServer) {
+  DemoService demo;
+  auto listener = HttpServer::Listener::Bind({"127.0.0.1", 0, ""});
+  ASSERT_TRUE(listener.ok());
+  // The port is not known before the server is there: a free one, which the next listener takes.
+  const int port = HttpServer::Start(&demo.api(), std::move(listener).value())->port();
+  auto waiting = HttpServer::Listener::Bind({"127.0.0.1", port, ""});
+  ASSERT_TRUE(waiting.ok());
+  std::thread client([port] {
+    httplib::Client early("127.0.0.1", port);
+    early.set_read_timeout(60);
+    EXPECT_EQ(early.Get("/health")->status, 200);
+  });
+  ::usleep(100000);
+  const auto server = HttpServer::Start(&demo.api(), std::move(waiting).value());
+  client.join();
+}
+
+// A port that is taken is found before the model is looked at.
+TEST_F(ServeProgram, APortThatIsTakenIsFoundBeforeTheModel) {
+  Start({});
+  const std::string command = fmt::format("{} serve no-such-model --port {} 2>&1", ProgramPath(), port_);
+  std::FILE* const other = ::popen(command.c_str(), "r");
+  std::string said(4096, '\0');
+  said.resize(std::fread(said.data(), 1, said.size(), other));
+  EXPECT_EQ(::pclose(other), 8 << 8);
+  EXPECT_THAT(said, HasSubstr(fmt::format("127.0.0.1:{}: expected an address to listen on", port_)));
 }
 
 TEST_F(ServeProgram, SigtermLetsAnswersEnd) {
