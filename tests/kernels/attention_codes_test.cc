@@ -139,7 +139,7 @@ TEST(Attention, CodesMoveAnAnswerNoFurtherThanTheirStepsDo) {
   Both both(kDim, &random, 1);
   both.Write();
   std::vector<float> exact, coded;
-  const KernelRow<Attention>& row = RunnableRowsOf<Attention>().front();
+  const KernelRow<Attention> row = RunnableRowsOf<Attention>().front();
   Attend(row, both, both.floats(), &exact);
   Attend(row, both, both.codes(), &coded);
   // Queries are at most 1 and the scale is 0.1.
