@@ -189,8 +189,10 @@ void LaunchMatrixGemm(const Gemm::Args& args) {
     if (args.m <= kMostDealtRows && DealServes<kFormat, 8>(args)) return LaunchDeal<kFormat, 8>(args);
     if (args.m <= 4) return LaunchRows<ByMatrix<kFormat>, 4>(args);
   }
-  if (args.m <= 8 || HasFewPanels(args)) return LaunchRows<ByMatrix<kFormat>, 8>(args);
-  if (args.m <= 16) return LaunchRows<ByMatrix<kFormat>, 16>(args);
+  // Sums in place have blocks enough: fewer of them with more rows read less.
+  const bool few = HasFewPanels(args);
+  if (args.m <= 8 || (few && args.y != nullptr)) return LaunchRows<ByMatrix<kFormat>, 8>(args);
+  if (args.m <= 16 || few) return LaunchRows<ByMatrix<kFormat>, 16>(args);
   LaunchMatrixPanels<kFormat>(args.m, args);
 }
 
