@@ -98,6 +98,38 @@ Records AllSites(const RecordedRun& run) {
   return all;
 }
 
+// What all ranks of a run recorded at a site: of every field that can move a bit the values, by their text. Whom a sum
+// is of has other names in every group, so that it is the lowest rank's.
+struct FieldsOfSite {
+  Json first;  // the lowest rank's record
+  std::array<std::map<std::string, Json>, kMovesBits> values;
+};
+using FieldsOfSites = std::map<std::pair<int64_t, std::string>, FieldsOfSite>;
+
+FieldsOfSites AllFields(const RecordedRun& run) {
+  FieldsOfSites all;
+  for (const auto& [place, record] : AllSites(run)) all[place].first = *record;
+  for (const RankRun* rank : ByRank(run)) {
+    for (const Json& record : rank->collectives) {
+      FieldsOfSite& site = all[{Member(record, "layer").get<int64_t>(), Member(record, "site").get<std::string>()}];
+      for (size_t i = 0; i < kMovesBits; ++i) {
+        const bool names_ranks = std::string_view(kFields[i]) == "ranks" || std::string_view(kFields[i]) == "owners";
+        const Json& value = Member(names_ranks ? site.first : record, kFields[i]);
+        site.values[i].emplace(DumpJson(value), value);
+      }
+    }
+  }
+  return all;
+}
+
+// The one value that all recorded, or the array of theirs.
+Json Told(const std::map<std::string, Json>& values) {
+  if (values.size() == 1) return values.begin()->second;
+  Json all = Json::array();
+  for (const auto& [text, value] : values) all.push_back(value);
+  return all;
+}
+
 }  // namespace
 
 Digest ReductionFingerprint(const Json& record) {
@@ -141,15 +173,15 @@ Gate CheckCollectives(const RecordedRun& run) {
 
 std::vector<ReductionDelta> DescribeReductions(const RecordedRun& a, const RecordedRun& b) {
   std::vector<ReductionDelta> deltas;
-  const Records of_a = AllSites(a), of_b = AllSites(b);
-  for (const auto& [place, record] : of_a) {
+  const FieldsOfSites of_a = AllFields(a), of_b = AllFields(b);
+  for (const auto& [place, fields] : of_a) {
     const auto other = of_b.find(place);
     if (other == of_b.end()) {
-      deltas.push_back({place.second, place.first, "record", *record, nullptr});
+      deltas.push_back({place.second, place.first, "record", fields.first, nullptr});
       continue;
     }
     for (size_t i = 0; i < kMovesBits; ++i) {
-      const Json &x = (*record)[kFields[i]], &y = (*other->second)[kFields[i]];
+      const Json x = Told(fields.values[i]), y = Told(other->second.values[i]);
       if (x != y) deltas.push_back({place.second, place.first, kFields[i], x, y});
     }
   }

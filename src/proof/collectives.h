@@ -22,8 +22,9 @@ struct ReductionDelta {
   Json a, b;
 };
 
-/// How the sums of `b` differ from those of `a`, by site and layer, on rank 0. It describes; a difference between two
-/// rank counts is no defect.
+/// How the sums of `b` differ from those of `a`, by site and layer: in what any rank recorded, as the array of values
+/// where ranks differ; in whom sums are of, by the lowest rank that has the site. It describes; a difference between
+/// two rank counts is no defect.
 std::vector<ReductionDelta> DescribeReductions(const RecordedRun& a, const RecordedRun& b);
 
 /// The record of the last sum at or before a place; null without one. That of rank 0, or of the first rank that added

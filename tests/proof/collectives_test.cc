@@ -44,6 +44,21 @@ TEST(Collectives, DeltasDescribe) {
   EXPECT_EQ(DescribeReductions(a, b)[0].field, "record");
 }
 
+// Whichever rank adds otherwise; whom its sums are of has another name on every rank of other groups, and moves no bit.
+TEST(Collectives, DeltasOfAnyRank) {
+  const RecordedRun a = Two();
+  RecordedRun b = Two();
+  b.ranks[1].collectives[2]["ranks"] = Json::array({2, 3});
+  EXPECT_TRUE(DescribeReductions(a, b).empty());
+  b.ranks[1].collectives[2]["order"] = "from the own rank";
+  const std::vector<ReductionDelta> deltas = DescribeReductions(a, b);
+  ASSERT_EQ(deltas.size(), 1U);
+  EXPECT_EQ(deltas[0].field, "order");
+  EXPECT_EQ(deltas[0].layer, 1);
+  EXPECT_EQ(deltas[0].a, a.ranks[1].collectives[2]["order"]);
+  EXPECT_EQ(deltas[0].b, Json::array({deltas[0].a, "from the own rank"}));
+}
+
 TEST(Collectives, TheSumBeforeAPlace) {
   RecordedRun run = Two();
   EXPECT_EQ(ReductionBefore(run, 1, record::Site::kRoute)["site"], "resid1");
