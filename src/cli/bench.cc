@@ -24,12 +24,14 @@ struct BenchFlags {
   int64_t prompt = 512, tokens = 64, rounds = 7, sequences = 1;
   bool json = false;
   bool alone = false;  // one numerics instead of both in turn
+  bool parts = false;  // where the time of a step goes
 };
 
 // Seconds of one round, and microseconds in which a GPU waited between recorded steps.
 struct Sample {
   double prefill_s = 0, decode_s = 0;
   std::vector<double> gaps_us;
+  std::vector<model::PartTimes> parts_us;
 };
 
 // One request per sequence with `prompt` tokens and `tokens` to come: whole prompts first, then decode steps.
@@ -61,6 +63,7 @@ Result<Sample> Round(engine::Engine* engine, const BenchFlags& flags, int64_t* n
   }
   for (const SeqId id : ids) engine->Finish(id);
   sample.gaps_us = engine->TakeReplayGaps();
+  sample.parts_us = engine->TakePartTimes();
   return sample;
 }
 
@@ -121,7 +124,56 @@ struct Series {
   const char* numerics;
   engine::Engine* engine;
   std::vector<double> prefill, decode, gaps_us;
+  std::vector<model::PartTimes> parts_us;
 };
+
+// What a part of a step took, and what it reads.
+struct PartShare {
+  const char* name;
+  double us, bytes;
+};
+
+// The median of every part that the first stage has, on rank 0, and its bytes for a step of one token.
+std::vector<PartShare> SharesOf(const Series& series) {
+  const engine::Engine& engine = *series.engine;
+  std::vector<PartShare> shares;
+  for (size_t part = 0; part < plan::kStepParts; ++part) {
+    std::vector<double> times;
+    for (const model::PartTimes& step : series.parts_us) times.push_back(step[part]);
+    double bytes = 0;
+    for (size_t rank = 0; rank < engine.cost().ranks.size(); ++rank) {
+      // Ranks on a processor share its memory; those of other stages read at other times.
+      const bool beside =
+          engine.device().backend() == Backend::kCpu && engine.layout().At(static_cast<int64_t>(rank)).pp == 0;
+      if (rank == 0 || beside) bytes += engine.cost().ranks[rank].part_bytes[part];
+    }
+    const auto which = static_cast<plan::StepPart>(part);
+    if (bytes > 0 || which == plan::StepPart::kEmbed || which == plan::StepPart::kEnds)
+      shares.push_back({plan::kStepPartNames[part], Median(times), bytes});
+  }
+  return shares;
+}
+
+void PrintParts(const BenchFlags& flags, const Series& series, double read_rate) {
+  const std::vector<PartShare> shares = SharesOf(series);
+  double all = 0;
+  for (const PartShare& share : shares) all += share.us;
+  if (!flags.json) std::printf("part           time of rank 0    of all        bytes      read  of a plain read\n");
+  for (const PartShare& share : shares) {
+    const double rate = share.bytes / share.us * 1e6;
+    if (flags.json) {
+      std::puts(DumpJson({{"part", share.name},
+                          {"us", share.us},
+                          {"bytes", share.bytes},
+                          {"read_bytes_per_s", rate},
+                          {"fraction_of_peak", rate / read_rate}})
+                    .c_str());
+      continue;
+    }
+    std::printf("%-12s %13.1f us %7.1f %% %12s %9s/s %9.0f %%\n", share.name, share.us, 100 * share.us / all,
+                HumanBytes(share.bytes).c_str(), HumanBytes(rate).c_str(), 100 * rate / read_rate);
+  }
+}
 
 void Print(const BenchFlags& flags, const Series& series, double step_bytes, double read_rate) {
   const double decode_step = Median(series.decode) / static_cast<double>(std::max<int64_t>(1, flags.tokens - 1));
@@ -182,6 +234,7 @@ Result<double> Interleave(const BenchFlags& flags, std::vector<Series>* series, 
       one.prefill.push_back(sample.prefill_s);
       one.decode.push_back(sample.decode_s);
       one.gaps_us.insert(one.gaps_us.end(), sample.gaps_us.begin(), sample.gaps_us.end());
+      one.parts_us.insert(one.parts_us.end(), sample.parts_us.begin(), sample.parts_us.end());
     }
     reads.push_back(read->Pass());
   }
@@ -210,16 +263,17 @@ Status Execute(BenchFlags flags) {
   flags.engine.sizes.max_context = needed;
   flags.engine.sizes.max_sequences = flags.sequences;
   TRY_ASSIGN(engine::EngineOptions options, flags.engine.Options());
-  options.time_replays = true;
+  options.time_replays = !flags.parts;
+  options.time_parts = flags.parts;
   options.prefill_budget = options.prefill_chunk;  // all prompts first, then steps that only decode
   TRY_ASSIGN(const Loaded loaded, Load(flags.engine, options));
   const bool fast_first = options.numerics == kernels::Numerics::kFast;
   std::unique_ptr<engine::Engine> other;
-  std::vector<Series> series = {{flags.engine.numerics.c_str(), loaded.engine.get(), {}, {}, {}}};
+  std::vector<Series> series = {{flags.engine.numerics.c_str(), loaded.engine.get(), {}, {}, {}, {}}};
   if (!flags.alone) {
     options.numerics = fast_first ? kernels::Numerics::kExact : kernels::Numerics::kFast;
     TRY_ASSIGN(other, engine::Engine::Start(*loaded.model, options, {}));
-    series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}, {}});
+    series.push_back({fast_first ? "exact" : "fast", other.get(), {}, {}, {}, {}});
     if (fast_first) std::swap(series[0], series[1]);
   }
   double step_bytes = 0, weights = 0;  // of all ranks: they share the machine's memory
@@ -232,6 +286,7 @@ Status Execute(BenchFlags flags) {
              ReadLoop::Make(loaded.engine->device(), static_cast<int64_t>(weights), threads));
   TRY_ASSIGN(const double read_rate, Interleave(flags, &series, read.get()));
   for (const Series& one : series) Print(flags, one, step_bytes, read_rate);
+  if (flags.parts) PrintParts(flags, series[0], read_rate);
   if (series.size() == 2) PrintRatios(flags, series[0], series[1]);
   return {};
 }
@@ -261,6 +316,11 @@ Run AddBench(CLI::App* app) {
   app->add_option("--rounds", flags->rounds, "rounds of each numerics, in turn; medians are printed");
   app->add_flag("--alone", flags->alone, "measure the chosen numerics alone instead of exact against fast");
   app->get_option("--numerics")->needs(app->get_option("--alone"));
+  app->add_flag(
+         "--parts", flags->parts,
+         "and where the time of a decode step goes: of every part of it time, bytes and share of a plain read; on "
+         "a GPU steps are not recorded then")
+      ->needs(app->get_option("--alone"));
   app->add_flag("--json", flags->json, "JSON lines");
   // The library would take a required MODEL before the name of a measurement that has none.
   app->get_option("MODEL")->required(false);

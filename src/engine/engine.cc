@@ -73,6 +73,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(const OpenedModel& model, const En
   rank_options.tuning = options.tuning;
   rank_options.compress_sums = options.compress_sums;
   rank_options.time_replays = options.time_replays;
+  rank_options.time_parts = options.time_parts;
   rank_options.kv_dtype = options.kv_dtype;
   rank_options.fault = options.fault;
   rank_options.proof = options.proof;

@@ -47,6 +47,7 @@ struct EngineOptions {
   std::string routes;  // file of choices of experts that are forced (engine/routes.h); empty: none
   ProofOptions proof;
   bool time_replays = false;  // measure how long rank 0's GPU waits between recorded steps
+  bool time_parts = false;    // time the parts of decode steps, which are not recorded then
   bool strict = false;        // a saturated sum is an error instead of a notice
 };
 
@@ -141,6 +142,10 @@ class Engine {
   /// Where time_replays asks for it: how long rank 0's GPU waited between one recorded step and the next, of all steps
   /// since the last call.  Units: microseconds.
   std::vector<double> TakeReplayGaps() { return worker_->TakeReplayGaps(); }
+
+  /// Where time_parts asks for it: microseconds of the parts of every decode step on rank 0, of all steps since the
+  /// last call. They are those of its own stage.
+  std::vector<model::PartTimes> TakePartTimes() { return worker_->TakePartTimes(); }
 
   /// Asks for the hidden states after every block; read them inside the sink.
   void KeepHidden() { joint_.hidden = true; }

@@ -187,6 +187,7 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
                                forced_.get()};
   model_ = std::make_unique<model::Model>(runtime, std::move(weights));
   if (options_.time_replays && device_.backend() == Backend::kCuda && rank == 0) model_->TimeReplays();
+  if (options_.time_parts) model_->TimeParts();
   if (options_.compress_sums) comms_.stage.Compress();
   return comms_.stage.Connect(device_, options_.transport, options_.tuning);
 }

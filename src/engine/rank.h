@@ -37,7 +37,7 @@ struct RankOptions {
   comm::Transport transport = comm::Transport::kAuto;
   comm::Tuning tuning;
   bool compress_sums = false;
-  bool time_replays = false;
+  bool time_replays = false, time_parts = false;
   comm::Fault fault;
   ProofOptions proof;
   const model::RouteTable* routes = nullptr;  // choices of experts that are forced, when asked for
@@ -100,6 +100,8 @@ class RankWorker {
   uint32_t range_flags() const { return comms_.world.AnyReport(); }
   /// As Engine::TakeReplayGaps.
   std::vector<double> TakeReplayGaps() { return model_->TakeReplayGaps(); }
+  /// As Engine::TakePartTimes.
+  std::vector<model::PartTimes> TakePartTimes() { return model_->TakePartTimes(); }
   int64_t weight_bytes() const { return model_->weights().bytes(); }
   const kernels::Kernels& kernels() const { return kernels_; }
   int threads() const { return pool_.size(); }

@@ -8,6 +8,15 @@
 
 namespace trivet::model {
 
+using plan::StepPart;
+
+namespace {
+
+// Whether a step has a token of every sequence.
+bool Decodes(const StepView& step) { return step.tokens == static_cast<int64_t>(step.own.paged.size()); }
+
+}  // namespace
+
 Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const StepView step = StageStep(runtime_, tokens);
@@ -22,6 +31,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const auto compute = [&] { return Compute(step, x, output.hidden, head); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
   const std::vector<uint64_t> keys = TakeResults(step, head);
+  if (parts_ && Decodes(step) && step.whole_rows > 0) parts_->End();
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(kept);
   TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
   return GatherDrawn(runtime_, step, head.local, keys, output.drawn);
@@ -44,7 +54,7 @@ std::vector<uint64_t> Model::TakeResults(const StepView& step, const HeadOutput&
 // A GPU spends longer on launching the kernels of a short step than on running them.
 bool Model::IsRepeated(const StepView& step, const StepOutput& output) const {
   return runtime_.device.backend() == Backend::kCuda && runtime_.comm.recordable() && runtime_.log == nullptr &&
-         output.hidden.empty() && step.tokens == static_cast<int64_t>(step.own.paged.size());
+         output.hidden.empty() && Decodes(step) && !parts_;
 }
 
 Status Model::Repeat(const StepView& step, const std::function<Status()>& compute) {
@@ -65,7 +75,9 @@ Status Model::Repeat(const StepView& step, const std::function<Status()>& comput
 Status Model::Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head) {
   const device::Workspace::Frame frame(&runtime_.workspace);
   const plan::Stage& stage = runtime_.shard.stage;
+  if (parts_) parts_->Begin();
   if (stage.first()) TRY(Embed(runtime_, weights_.embed, step, x));
+  Mark(StepPart::kEmbed);
   const int64_t width = runtime_.geometry.hidden;
   const Residual state{x.first(static_cast<size_t>(step.kept * width)),
                        runtime_.workspace.Take<float>(step.kept * width), runtime_.JoinedRows(width, step.keepers),
@@ -75,6 +87,7 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
     runtime_.Norm(state.x, weights_.layers.front().input_norm, state.y);
     TRY_ASSIGN(h, Joined({record::Site::kMixerNorm, stage.begin}, step, state));
   }
+  Mark(StepPart::kEnds);
   for (size_t i = 0; i < weights_.layers.size(); ++i) {
     TRY_ASSIGN(h, Block(i, step, state, h));
     if (!hidden.empty()) {
@@ -82,7 +95,9 @@ Status Model::Compute(const StepView& step, std::span<float> x, std::span<float>
       runtime_.device.Download(hidden.data() + i * state.x.size(), state.x.data(), bytes);
     }
   }
-  return stage.last ? Head(runtime_, weights_, step, state.x, head) : Status();
+  if (stage.last) TRY(Head(runtime_, weights_, step, state.x, head));
+  Mark(StepPart::kHead);
+  return {};
 }
 
 Result<std::span<const float>> Model::Joined(const RowsSite& site, const StepView& step, const Residual& state) const {
@@ -113,25 +128,33 @@ Result<std::span<const float>> Model::Block(size_t at, const StepView& step, con
   const LayerWeights& w = weights_.layers[at];
   const plan::LayerGeometry& kind = runtime_.geometry.layers[static_cast<size_t>(layer)];
   const plan::Partials& partial = runtime_.layout.partial;
-  const bool mixer_partial = kind.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention;
+  const bool delta_net = kind.mixer == plan::Mixer::kDeltaNet;
+  const bool mixer_partial = delta_net ? partial.delta_net : partial.attention;
   TRY(Mix(at, step, h, state.sums));
+  Mark(delta_net ? StepPart::kDeltaNet : StepPart::kAttention);
   TRY(runtime_.AddResidual({record::Site::kMixer, layer, mixer_partial, w.mixer_norm, step.keepers}, state.sums,
                            state.x, {w.post_norm, state.y}));
   TRY_ASSIGN(h, Joined({record::Site::kChannelsNorm, layer}, step, state));
+  Mark(StepPart::kEnds);
 
   const bool last = at + 1 == weights_.layers.size();
   const NextBranch next{last ? nullptr : weights_.layers[at + 1].input_norm, state.y};
+  const bool mlp = kind.channel_mixer == plan::ChannelMixer::kMlp;
   bool channels_partial = partial.mlp;
-  if (kind.channel_mixer == plan::ChannelMixer::kMlp) {
+  if (mlp) {
     MlpLayer(runtime_, w.mlp, h, step.tokens, nullptr, state.sums);
   } else {
     channels_partial = partial.experts || partial.shared;
     TRY(MoeLayer(runtime_, w.moe, layer, {h, state.y, step.keepers}, state.sums));
   }
+  Mark(mlp ? StepPart::kMlp : StepPart::kExperts);
   TRY(runtime_.AddResidual({record::Site::kChannels, layer, channels_partial, w.channel_norm, step.keepers}, state.sums,
                            state.x, next));
-  if (last) return h;
-  return Joined({record::Site::kMixerNorm, layer + 1}, step, state);
+  if (!last) {
+    TRY_ASSIGN(h, Joined({record::Site::kMixerNorm, layer + 1}, step, state));
+  }
+  Mark(StepPart::kEnds);
+  return h;
 }
 
 int64_t Model::WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size) {

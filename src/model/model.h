@@ -13,6 +13,7 @@
 
 #include "base/result.h"
 #include "device/graph.h"
+#include "model/part_clock.h"
 #include "model/runtime.h"
 #include "model/step_view.h"
 #include "model/weights.h"
@@ -51,6 +52,11 @@ class Model {
   /// Those waits since the last call, in microseconds; none unless they are measured.
   std::vector<double> TakeReplayGaps() { return clock_ ? clock_->Take() : std::vector<double>(); }
 
+  /// Times the parts of every decode step from here on, which is not recorded then.
+  void TimeParts() { parts_.emplace(runtime_.device); }
+  /// Those of the steps since the last call; none unless they are timed.
+  std::vector<PartTimes> TakePartTimes() { return parts_ ? parts_->Take() : std::vector<PartTimes>(); }
+
   /// Scratch that a step of at most `size` needs.  Units: bytes.
   static int64_t WorkspaceBytes(const plan::Geometry& geometry, const plan::RankShard& shard, const StepSize& size);
 
@@ -64,6 +70,10 @@ class Model {
   Status Compute(const StepView& step, std::span<float> x, std::span<float> hidden, const HeadOutput& head);
   bool IsRepeated(const StepView& step, const StepOutput& output) const;
   Status Repeat(const StepView& step, const std::function<Status()>& compute);
+  // What was asked for since the last mark belongs to `part`, where parts are timed.
+  void Mark(plan::StepPart part) {
+    if (parts_) parts_->Mark(part);
+  }
   std::vector<uint64_t> TakeResults(const StepView& step, const HeadOutput& head) const;
   // Layer `at` of the stage, whose normalised input is `h`, [T, H].
   //   returns  that of the next
@@ -79,6 +89,7 @@ class Model {
   // By tokens, rows of the head, and whether tokens are drawn from these.
   std::map<std::tuple<int64_t, int64_t, bool>, Recording> recordings_;
   std::optional<device::ReplayClock> clock_;
+  std::optional<PartClock> parts_;
 };
 
 }  // namespace trivet::model

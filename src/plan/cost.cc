@@ -30,7 +30,10 @@ LayerCounts CountLayers(const Geometry& geometry, const Stage& stage) {
 // Bytes of one rank, all layers: what it holds, and what a one-token step reads.
 struct RankBytes {
   double resident = 0;
-  double step = 0;
+  std::array<double, kStepParts> parts{};  // of the step
+
+  double& Of(StepPart part) { return parts[static_cast<size_t>(part)]; }
+  double Step() const { return std::accumulate(parts.begin(), parts.end(), 0.0); }
 };
 
 // What no cut changes, of all layers of a stage together, and the final norm.
@@ -55,11 +58,14 @@ std::vector<double> DenseParts(const Geometry& geometry, const RankShard& shard,
 RankBytes PriceRank(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
   const std::vector<double> dense = DenseParts(geometry, shard, bytes);
   const double moe_layers = static_cast<double>(CountLayers(geometry, shard.stage).moe);
-  const double common = std::accumulate(dense.begin(), dense.end(), ReplicatedStageBytes(geometry, shard.stage, bytes));
   RankBytes rank;
-  rank.resident = common + moe_layers * ExpertWeightBytes(geometry, shard.experts, bytes);
-  rank.step = common;
-  if (moe_layers > 0) rank.step += moe_layers * ExpertStepBytes(geometry, shard.experts, bytes);
+  const StepPart sites[] = {StepPart::kAttention, StepPart::kDeltaNet, StepPart::kExperts, StepPart::kMlp,
+                            StepPart::kHead};
+  for (size_t i = 0; i < dense.size(); ++i) rank.Of(sites[i]) = dense[i];
+  // Norms, and routers with them.
+  rank.Of(StepPart::kEnds) = ReplicatedStageBytes(geometry, shard.stage, bytes);
+  rank.resident = rank.Step() + moe_layers * ExpertWeightBytes(geometry, shard.experts, bytes);
+  if (moe_layers > 0) rank.Of(StepPart::kExperts) += moe_layers * ExpertStepBytes(geometry, shard.experts, bytes);
   // One table is looked up and multiplied by where both happen.
   const bool same_table = geometry.tied_head && shard.stage.last;
   if (shard.stage.first() && !same_table) rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes);
@@ -212,7 +218,8 @@ LayoutCost PriceLayout(const Geometry& geometry, const Layout& layout, const Ele
     const RankBytes rank = PriceRank(geometry, shard, bytes);
     RankCost& out = cost.ranks.emplace_back();
     out.weight_bytes = std::llround(rank.resident);
-    out.step_bytes = std::llround(rank.step);
+    out.step_bytes = std::llround(rank.Step());
+    out.part_bytes = rank.parts;
     out.kv_token_bytes = layers.attention * KvTokenBytes(geometry, shard.attention, bytes);
     out.state_bytes = layers.delta_net * StateBytes(geometry, shard.delta_net);
     largest.weight_bytes = std::max(largest.weight_bytes, out.weight_bytes);

@@ -3,11 +3,13 @@
 // would cost. Pure arithmetic on Geometry and Layout.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "plan/layout.h"
+#include "plan/step_part.h"
 
 namespace trivet::plan {
 
@@ -24,10 +26,11 @@ struct CollectiveCost {
 
 /// Costs of one rank.
 struct RankCost {
-  int64_t weight_bytes = 0;    // resident, pads included
-  int64_t step_bytes = 0;      // expected read by a one-token step: resident less unrouted experts and embedding rows
-  int64_t kv_token_bytes = 0;  // per token of context, all layers
-  int64_t state_bytes = 0;     // per sequence, delta-net and convolution states
+  int64_t weight_bytes = 0;  // resident, pads included
+  int64_t step_bytes = 0;    // expected read by a one-token step: resident less unrouted experts and embedding rows
+  std::array<double, kStepParts> part_bytes{};  // of these, what each part reads
+  int64_t kv_token_bytes = 0;                   // per token of context, all layers
+  int64_t state_bytes = 0;                      // per sequence, delta-net and convolution states
 };
 
 /// Costs of a layout.

@@ -91,5 +91,25 @@ TEST(Model, HiddenStatesAreTheStreamAfterEveryBlock) {
             std::vector<float>(hidden.begin() + static_cast<std::ptrdiff_t>(stream), hidden.end()));
 }
 
+// Of a step that decodes, what its layers have; none of a prompt's.
+TEST(Model, PartsOfAStepAreTimed) {
+  const plan::Geometry geometry = SmallGeometry();
+  RankFixture fixture(geometry, MakeLayout(geometry, 1), {.tokens = 4});
+  Model model(fixture.runtime(), fixture.TakeWeights());
+  std::vector<float> logits(static_cast<size_t>(4 * geometry.vocab));
+  const OneSequence one(1), four(4);
+  ASSERT_TRUE(model.Forward(one.view(), {std::span(logits).first(static_cast<size_t>(geometry.vocab)), {}}).ok());
+  EXPECT_TRUE(model.TakePartTimes().empty());
+  model.TimeParts();
+  ASSERT_TRUE(model.Forward(four.view(), {logits, {}}).ok());
+  EXPECT_TRUE(model.TakePartTimes().empty());
+  ASSERT_TRUE(model.Forward(one.view(), {std::span(logits).first(static_cast<size_t>(geometry.vocab)), {}}).ok());
+  const std::vector<PartTimes> steps = model.TakePartTimes();
+  ASSERT_EQ(steps.size(), 1U);
+  for (size_t part = 0; part < plan::kStepParts; ++part) {
+    EXPECT_EQ(steps[0][part] > 0, part != static_cast<size_t>(plan::StepPart::kMlp)) << plan::kStepPartNames[part];
+  }
+}
+
 }  // namespace
 }  // namespace trivet::model

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "plan/shard_map.h"
 #include "tests/plan/plan_fixtures.h"
@@ -91,6 +92,10 @@ TEST(PriceLayout, OneRankIsTheReference) {
   EXPECT_DOUBLE_EQ(cost.step_factor, 1);
   EXPECT_DOUBLE_EQ(cost.kv_factor, 1);
   EXPECT_EQ(cost.critical_bytes, cost.ranks[0].step_bytes);
+  const auto& parts = cost.ranks[0].part_bytes;
+  EXPECT_NEAR(std::accumulate(parts.begin(), parts.end(), 0.0), static_cast<double>(cost.ranks[0].step_bytes), 1);
+  EXPECT_EQ(parts[static_cast<size_t>(StepPart::kHead)], 4096 * 256 * 2);
+  EXPECT_EQ(parts[static_cast<size_t>(StepPart::kMlp)], 0);
   EXPECT_TRUE(cost.collectives.empty());
   // The step leaves out 8 of 10 experts in each of 8 layers; the tied embedding is also the head and is read.
   EXPECT_EQ(cost.ranks[0].weight_bytes - cost.ranks[0].step_bytes, int64_t{8} * 8 * 3 * 96 * 256 * 2);
