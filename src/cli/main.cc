@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -107,6 +109,24 @@ trivet::Status CheckGivenOnce(const CLI::App& app) {
   return {};
 }
 
+// Arguments of which "--name=", an empty value, is two: the library takes the next argument for the value.
+std::vector<const char*> SplitEmpty(int argc, char** argv, std::vector<std::string>* names) {
+  names->reserve(static_cast<size_t>(argc));
+  std::vector<const char*> arguments;
+  bool options = true;  // none behind "--"
+  for (int i = 0; i < argc; ++i) {
+    const std::string_view text = argv[i];
+    options = options && text != "--";
+    if (options && text.starts_with("--") && text.find('=') + 1 == text.size()) {
+      arguments.push_back(names->emplace_back(text.substr(0, text.size() - 1)).c_str());
+      arguments.push_back("");
+    } else {
+      arguments.push_back(argv[i]);
+    }
+  }
+  return arguments;
+}
+
 int Main(int argc, char** argv) {
   CLI::App app{"Trivet: one language model on any number of ranks, bit for bit as on one."};
   app.set_version_flag("--version", "trivet " TRIVET_VERSION);
@@ -121,7 +141,9 @@ int Main(int argc, char** argv) {
     Tidy(sub);
   }
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> names;
+    const std::vector<const char*> arguments = SplitEmpty(argc, argv, &names);
+    app.parse(static_cast<int>(arguments.size()), arguments.data());
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) {
       app.exit(error);

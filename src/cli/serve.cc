@@ -105,7 +105,7 @@ Run AddServe(CLI::App* app) {
   auto flags = std::make_shared<ServeFlags>();  // shared_ptr: CLI11 keeps pointers into it until the command has run
   flags->engine.sizes.prefix_cache = "on";
   flags->engine.Add(app);
-  app->add_option("--host", flags->http.host, "address to listen on");
+  RefuseEmpty(app->add_option("--host", flags->http.host, "address to listen on"));  // it would be every one
   app->add_option("--port", flags->http.port,
                   "port to listen on; 0 takes a free one, which the line at the start names");
   app->add_option("--api-key", flags->http.api_key,

@@ -188,11 +188,10 @@ Status Execute(const Flags& flags) {
   if (!folder.empty()) std::filesystem::create_directories(folder, failed);  // a failure shows in writing
   const bool is_new = !std::filesystem::exists(path, failed);
   const FileWatch watch(path);
-  TRY(tuning.Write(path));  // what cannot be kept need not be measured
-  if (const Status measured = MeasureAll(flags, groups, &tuning); !measured.ok()) {
-    if (is_new) std::filesystem::remove(path, failed);
-    return measured;
-  }
+  // What cannot be kept need not be measured; whatever ends this earlier leaves no file without results.
+  TRY(tuning.Write(path));
+  if (is_new) std::filesystem::remove(path, failed);
+  TRY(MeasureAll(flags, groups, &tuning));
   TRY(tuning.Write(path));
   if (!flags.group.json) std::printf("kept in %s\n", path.c_str());
   return {};

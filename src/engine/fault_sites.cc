@@ -118,6 +118,14 @@ const plan::Stage& StageOf(const plan::Layout& layout, int64_t rank) {
   return layout.stages[static_cast<size_t>(layout.At(rank).pp)];
 }
 
+// Whether the ranks that cut a layer add up what they have of a branch.
+bool IsSummed(const plan::Geometry& geometry, const plan::Layout& layout, const Branch& branch) {
+  const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+  const plan::Partials& partial = layout.partial;
+  if (!branch.channels) return layer.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention;
+  return layer.channel_mixer == plan::ChannelMixer::kMoe ? partial.experts || partial.shared : partial.mlp;
+}
+
 // The sites of the faulty rank for mistakes of that kind; nothing for a kind that has no sites.
 std::optional<std::vector<Site>> SitesOf(const plan::Geometry& geometry, const plan::Layout& layout,
                                          const comm::Fault& fault) {
@@ -125,17 +133,14 @@ std::optional<std::vector<Site>> SitesOf(const plan::Geometry& geometry, const p
   const auto add = [](std::vector<Site>* sites, const Branch& branch, bool there) {
     if (there) sites->push_back({std::ssize(*sites), branch});
   };
-  const plan::Partials& partial = layout.partial;
   for (const Branch& branch : BranchesOf(StageOf(layout, fault.rank))) {
     const plan::LayerGeometry& layer = geometry.layers[static_cast<size_t>(branch.layer)];
+    add(&sums, branch, IsSummed(geometry, layout, branch));
     if (!branch.channels) {
-      add(&sums, branch, layer.mixer == plan::Mixer::kDeltaNet ? partial.delta_net : partial.attention);
       add(&attention, branch, layer.mixer == plan::Mixer::kAttention);
-      continue;
+    } else if (layer.channel_mixer == plan::ChannelMixer::kMoe) {
+      experts.push_back({branch.layer, branch});
     }
-    const bool moe = layer.channel_mixer == plan::ChannelMixer::kMoe;
-    add(&sums, branch, moe ? partial.experts || partial.shared : partial.mlp);
-    if (moe) experts.push_back({branch.layer, branch});
   }
   switch (fault.kind) {
     case FaultKind::kPartialBF16:
@@ -262,17 +267,46 @@ Status CheckChoice(const plan::Geometry& geometry, const plan::Layout& layout, c
                                              moe.experts));
 }
 
-// Whether the sums that the ranks of a layer add are such as the mistake touches: to begin at the first rank is their
-// order without it, and two parts have one order.
-Status CheckSums(const plan::Layout& layout, const EngineOptions& options) {
+// Whether a sum of the faulty rank's stage is another when it begins at that rank: what stands in front of it comes
+// last, so there is something on both sides, and two parts have one order.
+bool HasOrders(const plan::Geometry& geometry, const plan::Layout& layout, int64_t rank) {
+  const plan::RankPlace place = layout.At(rank);
+  const std::vector<Branch> branches = BranchesOf(StageOf(layout, rank));
+  return std::any_of(branches.begin(), branches.end(), [&](const Branch& branch) {
+    int64_t before = 0, behind = 0;
+    for (int64_t tp = 0; tp < layout.ranks; ++tp) {
+      const bool some = ShareAt(geometry, layout, layout.RankAt({tp, place.cp, place.pp, place.dp}), branch).all() > 0;
+      (tp < place.tp ? before : behind) += some ? 1 : 0;
+    }
+    return IsSummed(geometry, layout, branch) && before > 0 && behind > 0 && before + behind > 2;
+  });
+}
+
+// Whether ranks add anything in a step.
+bool HasSums(const plan::Geometry& geometry, const plan::Layout& layout) {
+  if (layout.ranks == 1) return false;
+  const std::vector<Branch> branches = BranchesOf({0, static_cast<int64_t>(geometry.layers.size()), true});
+  return layout.partial.vocab || std::any_of(branches.begin(), branches.end(),
+                                             [&](const Branch& branch) { return IsSummed(geometry, layout, branch); });
+}
+
+// Whether the sums that the ranks of a layer add are such as the mistake touches.
+Status CheckSums(const plan::Geometry& geometry, const plan::Layout& layout, const EngineOptions& options) {
   const comm::Fault& fault = options.fault;
   const bool order = fault.kind == FaultKind::kRankOrder;
-  const int64_t place = layout.At(fault.rank).tp;
-  if (order && (place == 0 || layout.ranks == 2)) {
-    return MakeError(Code::kUsage, fmt::format("--fault: expected a rank behind the first of three or more that cut a "
-                                               "layer, found rank {}, number {} of {}, whose order gives the same sum; "
-                                               "choose another rank or --ranks",
-                                               fault.rank, place, layout.ranks));
+  if (order && !HasOrders(geometry, layout, fault.rank)) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--fault: expected a rank that has ranks with parts of a sum in front of it, of three "
+                                 "or more such ranks, found rank {}, whose order gives the same sums; choose another "
+                                 "rank, --cut or --ranks",
+                                 fault.rank));
+  }
+  if (fault.kind == FaultKind::kCombineOrder && options.numerics == kernels::Numerics::kFast &&
+      geometry.moe.top_k < 3) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--fault: expected three experts of a token or exact sums, found {} and --numerics "
+                                 "fast, whose order gives the same sum; use --numerics exact",
+                                 geometry.moe.top_k));
   }
   const bool parts = order || fault.kind == FaultKind::kPartialBF16 || fault.kind == FaultKind::kLocalScale;
   if (!parts || !options.compress_sums || layout.ranks == 1) return {};
@@ -299,11 +333,12 @@ Status CheckFault(const plan::Geometry& geometry, const plan::Layout& layout, co
                     "choose one of another, or give --pp, --cp or --sp",
                     fault.rank));
   }
-  TRY(CheckSums(layout, options));
-  if (fault.kind == FaultKind::kFallback && (layout.ranks == 1 || deals)) {
-    return MakeError(Code::kUsage, fmt::format("--fault: expected sums that have two forms, found {}; give --ranks "
-                                               "without --sp",
-                                               deals ? "those of dealt rows, which have one" : "none, of one rank"));
+  TRY(CheckSums(geometry, layout, options));
+  if (fault.kind == FaultKind::kFallback && (deals || !HasSums(geometry, layout))) {
+    return MakeError(Code::kUsage,
+                     fmt::format("--fault: expected sums that have two forms, found {}; give --ranks and cuts that "
+                                 "need sums, without --sp",
+                                 deals ? "those of dealt rows, which have one" : "none"));
   }
   if (fault.kind == FaultKind::kOtherSplit && layout.context.ranks == 1) {
     return MakeError(Code::kUsage,

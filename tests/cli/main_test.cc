@@ -31,6 +31,16 @@ TEST_F(Program, HelpShowsDefaults) {
   EXPECT_EQ(Run("--version").status, 0);
 }
 
+// The next argument is not the value that is left out behind "=".
+TEST_F(Program, AnEmptyValueIsOne) {
+  const Outcome json = Run("generate demo -q --max-tokens 2 --prompt= --json");
+  EXPECT_EQ(json.status, 0) << json.err;
+  EXPECT_THAT(json.out, HasSubstr("\"token_ids\""));
+  Refused("plan demo --ranks= --json", 2, {"--ranks"});
+  Refused("serve demo -q --host=", 2, {"--host"});
+  Refused("serve demo -q --host ''", 2, {"--host"});
+}
+
 TEST_F(Program, WrongArgumentsAreRefused) {
   Refused("", 2, {"--help"});
   Refused("no-such-command", 2, {"--help"});

@@ -91,7 +91,7 @@ TEST(CheckFault, AttentionLayersAreCounted) {
 TEST(CheckFault, KindsWithoutSitesTakeAny) {
   const OpenedModel model = support::Open(DemoDir());
   for (const std::string kind : {"split-k", "fallback", "die", "hang"}) EXPECT_EQ(Said(model, kind), "");
-  EXPECT_THAT(Said(model, "fallback", 1), HasSubstr("none, of one rank"));
+  EXPECT_THAT(Said(model, "fallback", 1), HasSubstr("found none"));
   EXPECT_THAT(Said(model, "die:rank=3"), HasSubstr("a rank from 0 to 2, found 3"));
 }
 
@@ -100,15 +100,37 @@ TEST(CheckFault, AnOrderMustBeAnother) {
   const OpenedModel model = support::Open(DemoDir());
   EXPECT_EQ(Said(model, "rank-order:rank=1"), "");
   EXPECT_EQ(Said(model, "rank-order:rank=5", 3, 2), "");
-  EXPECT_THAT(Said(model, "rank-order"), HasSubstr("found rank 0, number 0 of 3, whose order gives the same sum"));
-  EXPECT_THAT(Said(model, "rank-order:rank=3", 3, 2), HasSubstr("found rank 3, number 0 of 3"));
-  EXPECT_THAT(Said(model, "rank-order:rank=1", 2), HasSubstr("found rank 1, number 1 of 2"));
-  EXPECT_THAT(Said(model, "rank-order:rank=1", 1, 2), HasSubstr("found rank 1, number 0 of 1"));
+  EXPECT_THAT(Said(model, "rank-order"), HasSubstr("found rank 0, whose order gives the same sum"));
+  EXPECT_THAT(Said(model, "rank-order:rank=3", 3, 2), HasSubstr("found rank 3"));
+  EXPECT_THAT(Said(model, "rank-order:rank=1", 2), HasSubstr("found rank 1"));
+  EXPECT_THAT(Said(model, "rank-order:rank=1", 1, 2), HasSubstr("found rank 1"));
+  // Ranks behind all that have a part, and layouts whose ranks have none to add, or two.
+  EXPECT_THAT(Said(model, "rank-order:rank=10", 11), HasSubstr("found rank 10"));
+  EngineOptions whole;
+  whole.layout.ranks = 3;
+  whole.layout.cuts = {{"attn", "replicate"}, {"gdn", "replicate"}, {"experts", "replicate"}, {"shared", "replicate"}};
+  EXPECT_THAT(Said(model, "rank-order:rank=1", whole), HasSubstr("found rank 1"));
+  EXPECT_EQ(Said(model, "fallback", whole), "");  // of the embedding
+  whole.layout.cuts.insert({"vocab", "replicate"});
+  EXPECT_THAT(Said(model, "fallback", whole), HasSubstr("found none"));
+  whole.layout.cuts.erase("attn");
+  EXPECT_THAT(Said(model, "rank-order:rank=1", whole), HasSubstr("found rank 1"));  // of two KV groups
+  EXPECT_EQ(Said(model, "fallback", whole), "");
   EngineOptions dealt;
   dealt.layout.ranks = 9;
   dealt.layout.sequence_parallel = true;
   EXPECT_EQ(Said(model, "rank-order:rank=7", dealt), "");
-  EXPECT_THAT(Said(model, "rank-order:rank=8", dealt), HasSubstr("that holds rows, found 8"));
+  EXPECT_THAT(Said(model, "rank-order:rank=8", dealt), HasSubstr("found rank 8"));
+}
+
+// Two experts of a token have one order in float32; integers show that floats were added.
+TEST(CheckFault, ExpertsOfATokenMustHaveAnotherOrder) {
+  const OpenedModel model = support::Open(DemoDir());
+  ASSERT_EQ(model.geometry.moe.top_k, 2);
+  EngineOptions options;
+  EXPECT_EQ(Said(model, "combine-order", options), "");
+  options.numerics = kernels::Numerics::kFast;
+  EXPECT_THAT(Said(model, "combine-order", options), HasSubstr("three experts of a token or exact sums, found 2"));
 }
 
 // Compressed sums are none of those that these mistakes are made in; a group of one compresses nothing.
