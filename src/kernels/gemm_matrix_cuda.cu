@@ -165,7 +165,7 @@ void LaunchDeal(const Gemm::Args& args) {
               DealKernel<kFormat, kRows>, args, *args.w);
 }
 
-// Rows that are dealt with rather than by panels.
+// Up to so many rows leaves are dealt out; panels of more are faster (docs/measurements/cuda-kernels.md).
 constexpr int64_t kMostDealtRows = 128;
 
 // Whether the rows of `args` meet its matrix one by one: a small one stays in the cache, and more blocks end sooner.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Products of two to eight rows by matrix units: a block fills a multiprocessor and holds its rows' columns once, for
-// all tiles that it meets. The leaves of these tiles, one tile's behind the other's, are dealt out to the warps of a
-// group of blocks, as many to each, wherever tiles end: whoever meets a tile's first leaf adds up what the next warps
-// have of it. Totals are integers, so that their bytes do not depend on the deal.
+// Products of two and more rows by matrix units. A block has up to eight of them, fills a multiprocessor, and holds its
+// rows' columns once, for all tiles that it meets. The leaves of these tiles, one tile's behind the other's, are dealt
+// out to the warps of a group of blocks, as many to each, wherever tiles end: whoever meets a tile's first leaf adds up
+// what the next warps have of it. Totals are integers, so that their bytes do not depend on the deal.
 #pragma once
 
 #include "kernels/gemm_matrix.cuh"
