@@ -133,18 +133,20 @@ struct PartShare {
   double us, bytes;
 };
 
-// The median of every part that the first stage has, on rank 0, and its bytes for a step of one token.
+// The median of every part that the first stage has, on rank 0, and its bytes for a step of one token. None where
+// another share of the sequences had all tokens.
 std::vector<PartShare> SharesOf(const Series& series) {
   const engine::Engine& engine = *series.engine;
   std::vector<PartShare> shares;
+  if (series.parts_us.empty()) return shares;
   for (size_t part = 0; part < plan::kStepParts; ++part) {
     std::vector<double> times;
     for (const model::PartTimes& step : series.parts_us) times.push_back(step[part]);
     double bytes = 0;
     for (size_t rank = 0; rank < engine.cost().ranks.size(); ++rank) {
-      // Ranks on a processor share its memory; those of other stages read at other times.
-      const bool beside =
-          engine.device().backend() == Backend::kCpu && engine.layout().At(static_cast<int64_t>(rank)).pp == 0;
+      // Ranks on a processor share its memory; those of other stages and shares of sequences read at other times.
+      const plan::RankPlace place = engine.layout().At(static_cast<int64_t>(rank));
+      const bool beside = engine.device().backend() == Backend::kCpu && place.pp == 0 && place.cp == 0;
       if (rank == 0 || beside) bytes += engine.cost().ranks[rank].part_bytes[part];
     }
     const auto which = static_cast<plan::StepPart>(part);
@@ -156,6 +158,7 @@ std::vector<PartShare> SharesOf(const Series& series) {
 
 void PrintParts(const BenchFlags& flags, const Series& series, double read_rate) {
   const std::vector<PartShare> shares = SharesOf(series);
+  if (shares.empty()) std::fputs("notice: no decode step had a token for rank 0; ask for more --tokens\n", stderr);
   double all = 0;
   for (const PartShare& share : shares) all += share.us;
   if (!flags.json) std::printf("part           time of rank 0    of all        bytes      read  of a plain read\n");

@@ -87,21 +87,25 @@ __global__ void __launch_bounds__(DealtWarps(kRows) * kWarp, 1)
                                *reinterpret_cast<DealtShared<kFormat, kRows>*>(memory));
 }
 
-// Clusters of `size` blocks that the device holds at once.
-template <WeightFormat kFormat, int kRows>
-int64_t DealtClusters(unsigned size) {
-  if (size > 1 && !IsHopperOrLater()) return 0;
-  cudaLaunchAttribute attribute = {};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {1, 1, size};
-  cudaLaunchConfig_t config = {};
-  config.gridDim = {1, 1, size};
-  config.blockDim = {kWarp, DealtWarps(kRows), 1};
-  config.dynamicSmemBytes = sizeof(DealtShared<kFormat, kRows>);
-  config.attrs = &attribute;
-  config.numAttrs = size > 1 ? 1 : 0;
-  int clusters = 0;
-  cudaOccupancyMaxActiveClusters(&clusters, DealKernel<kFormat, kRows>, &config);
+// Clusters of kSize blocks that a device holds at once; asked once, since a process's devices are alike, and where they
+// are not, blocks fill one of them less well.
+template <WeightFormat kFormat, int kRows, unsigned kSize>
+int64_t DealtClusters() {
+  if (kSize > 1 && !IsHopperOrLater()) return 0;
+  static const int clusters = [] {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim = {1, 1, kSize};
+    cudaLaunchConfig_t config = {};
+    config.gridDim = {1, 1, kSize};
+    config.blockDim = {kWarp, DealtWarps(kRows), 1};
+    config.dynamicSmemBytes = sizeof(DealtShared<kFormat, kRows>);
+    config.attrs = &attribute;
+    config.numAttrs = kSize > 1 ? 1 : 0;
+    int most = 0;
+    cudaOccupancyMaxActiveClusters(&most, DealKernel<kFormat, kRows>, &config);
+    return most;
+  }();
   return clusters;
 }
 
@@ -131,12 +135,15 @@ DealSize DealOf(const PackedMatrix& w, int64_t rows, int64_t tiles, bool in_plac
     }
     return best;
   }
-  for (const unsigned blocks : {1U, 2U, 4U}) {
-    const int64_t groups = std::min(tiles, DealtClusters<kFormat, kRows>(blocks) / rows);
-    if (groups < 1) continue;
-    const double each = static_cast<double>(CeilDiv(tiles, groups)) / blocks;
-    consider({groups, static_cast<int64_t>(blocks)}, leaves, static_cast<double>(leaves) * each);
-  }
+  const auto clusters = [&](int64_t blocks, int64_t most) {
+    const int64_t groups = std::min(tiles, most / rows);
+    if (groups < 1) return;
+    const double each = static_cast<double>(CeilDiv(tiles, groups)) / static_cast<double>(blocks);
+    consider({groups, blocks}, leaves, static_cast<double>(leaves) * each);
+  };
+  clusters(1, DealtClusters<kFormat, kRows, 1>());
+  clusters(2, DealtClusters<kFormat, kRows, 2>());
+  clusters(4, DealtClusters<kFormat, kRows, 4>());
   return best;
 }
 

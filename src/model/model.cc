@@ -31,7 +31,7 @@ Status Model::Forward(const StepTokens& tokens, const StepOutput& output) {
   const auto compute = [&] { return Compute(step, x, output.hidden, head); };
   TRY(IsRepeated(step, output) ? Repeat(step, compute) : compute());
   const std::vector<uint64_t> keys = TakeResults(step, head);
-  if (parts_ && Decodes(step) && step.whole_rows > 0) parts_->End();
+  if (parts_ && Decodes(step) && step.rows > 0) parts_->End();
   if (!runtime_.shard.stage.last) return runtime_.pipeline.Send(kept);
   TRY(GatherLogits(runtime_, logits, head.local.first(static_cast<size_t>(logits * width)), output.logits));
   return GatherDrawn(runtime_, step, head.local, keys, output.drawn);

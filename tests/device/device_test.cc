@@ -55,15 +55,24 @@ TEST(Device, FreeMemoryIsToldBeforeAndAfterAGpuIsOpened) {
   EXPECT_LE(*after, *before + *before / 8);
 }
 
+// `bytes` bytes of a device, and what they are.
+struct Filled {
+  Filled(const Device& device, int64_t bytes)
+      : buffer(std::move(Buffer::Make(device, bytes, "test")).value()), values(static_cast<size_t>(bytes)) {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
+    device.Upload(buffer.data(), values.data(), bytes);
+  }
+  Buffer buffer;
+  std::vector<std::byte> values;
+};
+
 // Copies to the host that pass through the device's own memory, and those that are too long for it.
 TEST(Device, DownloadsOfAnyLength) {
   const Result<Device> device = Device::Open(Backend::kCuda, 0);
   if (!device.ok()) GTEST_SKIP() << device.error().message;
   constexpr int64_t kMost = 1 << 20;
-  Buffer buffer = std::move(Buffer::Make(*device, kMost, "test")).value();
-  std::vector<std::byte> values(kMost);
-  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
-  device->Upload(buffer.data(), values.data(), kMost);
+  Filled filled(*device, kMost);
+  const auto& [buffer, values] = filled;
   for (const int64_t bytes : {int64_t{1}, int64_t{4}, int64_t{1} << 18, (int64_t{1} << 18) + 1, kMost}) {
     std::vector<std::byte> back(static_cast<size_t>(bytes));
     device->Download(back.data(), buffer.data(), bytes);
@@ -77,10 +86,8 @@ TEST(Device, DownloadsOfSeveralPieces) {
     const Result<Device> device = Device::Open(backend, 0);
     if (!device.ok()) GTEST_SKIP() << device.error().message;
     constexpr int64_t kMost = 1 << 19;
-    Buffer buffer = std::move(Buffer::Make(*device, kMost, "test")).value();
-    std::vector<std::byte> values(kMost);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::byte>(i * 7 + i / 251);
-    device->Upload(buffer.data(), values.data(), kMost);
+    Filled filled(*device, kMost);
+    const auto& [buffer, values] = filled;
     for (const std::array<int64_t, 4>& sizes : {std::array<int64_t, 4>{4, 0, 17, 512}, {1, 1 << 18, 3, 0}}) {
       std::vector<std::vector<std::byte>> back;
       std::vector<Device::Piece> pieces;

@@ -10,7 +10,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <thread>
 
 #include "tests/server/demo_service.h"
@@ -153,7 +155,12 @@ TEST(HttpServerStart, AnAddressInUseIsRefused) {
     ASSERT_TRUE(third.ok()) << "the server has left it";
     EXPECT_FALSE(Listener::Bind({"127.0.0.1", port, ""}).ok()) << "which nobody answers on yet";
   }
+  const auto descriptors = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const auto before = descriptors();
   EXPECT_TRUE(Listener::Bind({"127.0.0.1", port, ""}).ok()) << "which nobody ever answered on";
+  EXPECT_EQ(descriptors(), before) << "a listener that never accepted leaves nothing open";
   EXPECT_FALSE(Listener::Bind({"127.0.0.1", 70000, ""}).ok());
 }
 
