@@ -148,7 +148,7 @@ void Run(const KernelRow<Gemm>& row, const char* only) {
     }
   }
   for (const WeightFormat format : {WeightFormat::kBF16, WeightFormat::kFp8, WeightFormat::kMxfp4Halves}) {
-    bench.Format(format, {{34816, 5120, 256, false}, {5120, 17408, 128, true}}, {128, 256, 1024, 4096});
+    bench.Format(format, {shapes.begin(), shapes.begin() + 5}, {128, 256, 512, 1024, 4096});
   }
 }
 

@@ -160,6 +160,8 @@ struct PanelJob {
   Gemm::Args gemm;
   PackedMatrix w;
   ExpertGemm::Args experts;
+  // Whole leaves of a block, where several along z share a sum.
+  int columns = std::numeric_limits<int>::max();
 };
 
 /// Rows of a plain product that block `block` multiplies.
@@ -202,6 +204,15 @@ __device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared,
   return product;
 }
 
+/// Leaves a block those of its own columns, of which it has `columns`.
+template <class Shared>
+__device__ void TakeColumns(PanelProduct& product, int columns, Shared& shared, int thread) {
+  const int begin = blockIdx.z == 0 ? 0 : static_cast<int>(blockIdx.z) * columns;
+  product.w.phase += begin;
+  product.w.k = min(columns, static_cast<int>(product.w.k) - begin);
+  if (thread < Shared::kRows) shared.rows[thread] += begin;
+}
+
 /// How tiles meet many rows: by chains of multiply-adds. Another way is in gemm_matrix_cuda.cu.
 ///   Shared     a block's shared memory, which names its rows
 ///   kTiles     tiles of a block
@@ -230,26 +241,47 @@ __global__ void __launch_bounds__(Way::kThreads, Way::kResident) PanelKernel(con
   product.tile_bytes = TileBytes<Way::kFormat>(product.w.phase + product.w.k);
   product.tile += static_cast<int64_t>(blockIdx.y) * Way::kTiles;
   if (product.tile >= product.tile_end) return;
+  TakeColumns(product, job.columns, shared, thread);
   __syncthreads();
   const TileOutput out = plain ? TileOutput{job.gemm.y, job.gemm.sums_fixed, job.gemm.flags}
                                : TileOutput{job.experts.y, job.experts.sums_fixed, job.experts.flags};
   Way::Multiply(product, shared, out);
 }
 
-/// Launches panels on a grid of that many and `tiles` tiles.
+/// Launches panels on a grid of that many, `tiles` tiles and `splits` blocks that share the job's columns.
 template <class Way>
-void LaunchPanels(const PanelJob& job, int64_t panels, int64_t tiles) {
+void LaunchPanels(const PanelJob& job, int64_t panels, int64_t tiles, int64_t splits = 1) {
   constexpr size_t kShared = sizeof(typename Way::Shared);
   // A device that has less refuses the launch, which CheckLaunch reports.
   cudaFuncSetAttribute(PanelKernel<Way>, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(kShared));
-  const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, Way::kTiles));
+  const dim3 grid(static_cast<unsigned>(panels), BlocksFor(tiles, Way::kTiles), static_cast<unsigned>(splits));
   StartKernel({grid, dim3(kWarp, Way::kThreads / kWarp), kShared}, PanelKernel<Way>, job);
+}
+
+/// Columns of each block where `blocks` panels add to sums in place and more of them may share leaves: what ends first.
+/// A block takes as long as its columns, and as kEnds more to begin and to add to sums.
+template <class Way>
+int64_t PanelColumns(const PackedMatrix& w, int64_t blocks) {
+  constexpr int64_t kEnds = 768, kMostSplits = 16;
+  const int64_t capacity = int64_t{Way::kResident} * DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  int64_t best = w.k, least = 0;
+  for (int64_t splits = 1; splits <= kMostSplits; ++splits) {
+    const int64_t columns = CeilDiv(CeilDiv(w.k, splits), w.leaf) * w.leaf;
+    const int64_t time = CeilDiv(blocks * CeilDiv(w.k, columns), capacity) * (columns + kEnds);
+    if (splits == 1 || time < least) best = columns, least = time;
+  }
+  return best;
 }
 
 /// Launches panels of the rows of a product.
 template <class Way>
 void LaunchPanels(const Gemm::Args& args) {
-  LaunchPanels<Way>({args, *args.w, {}}, CeilDiv(args.m, Way::Shared::kRows), args.tile_end - args.tile_begin);
+  const int64_t panels = CeilDiv(args.m, Way::Shared::kRows), tiles = args.tile_end - args.tile_begin;
+  PanelJob job{args, *args.w, {}};
+  if (args.y != nullptr || args.w->k == 0) return LaunchPanels<Way>(job, panels, tiles);
+  const int64_t columns = PanelColumns<Way>(*args.w, panels * BlocksFor(tiles, Way::kTiles));
+  job.columns = static_cast<int>(columns);
+  LaunchPanels<Way>(job, panels, tiles, CeilDiv(args.w->k, columns));
 }
 
 /// Launches panels of the positions of a product of experts. Every slot wastes less than one panel.

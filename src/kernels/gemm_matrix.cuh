@@ -24,12 +24,16 @@ using HeldActivations =
 template <WeightFormat kFormat, int kRows>
 using LeafSums = std::conditional_t<kFormat == WeightFormat::kBF16, PartSums<kRows>, LimbSums<kFormat, kRows>>;
 
+/// Reads eight columns, aligned to 16 bytes.
+__device__ inline void ReadAligned(const float* from, float (&x)[8]) {
+  const float4 a = *reinterpret_cast<const float4*>(from), b = *(reinterpret_cast<const float4*>(from) + 1);
+  x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+}
+
 /// Reads eight columns of a row from `column` on, a multiple of eight; those from `end` on are zeros.
 __device__ inline void ReadActivations(const float* row, int column, int end, float (&x)[8]) {
   if (reinterpret_cast<uintptr_t>(row) % 16 == 0 && column + 8 <= end) {
-    const float4 a = *reinterpret_cast<const float4*>(row + column);
-    const float4 b = *(reinterpret_cast<const float4*>(row + column) + 1);
-    x[0] = a.x, x[1] = a.y, x[2] = a.z, x[3] = a.w, x[4] = b.x, x[5] = b.y, x[6] = b.z, x[7] = b.w;
+    ReadAligned(row + column, x);
   } else {
 #pragma unroll
     for (int i = 0; i < 8; ++i) x[i] = column + i < end ? row[column + i] : 0.0F;

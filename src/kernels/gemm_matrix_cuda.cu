@@ -2,7 +2,8 @@
 #include "kernels/gemm_launch.cuh"
 #include "kernels/gemm_matrix.h"
 #include "kernels/gemm_matrix_deal.cuh"
-#include "kernels/gemm_matrix_group.cuh"
+#include "kernels/gemm_matrix_group_limbs.cuh"
+#include "kernels/gemm_matrix_group_parts.cuh"
 
 namespace trivet::kernels {
 namespace {
@@ -30,14 +31,14 @@ struct PanelsByMatrix {
   }
 };
 
-template <int kEights>
+template <WeightFormat kWeights, int kEights>
 struct PanelsByGroups {
-  static constexpr WeightFormat kFormat = WeightFormat::kBF16;
-  using Shared = GroupPanelShared<kEights>;
+  static constexpr WeightFormat kFormat = kWeights;
+  using Shared = GroupPanelShared<kFormat, kEights>;
   static constexpr int kThreads = (kGroupProducers + kMatrixPanelWarps) * kWarp;
   static constexpr int kTiles = kMatrixPanelWarps, kResident = 1;
   static __device__ void Multiply(const PanelProduct& product, Shared& shared, const TileOutput& out) {
-    MultiplyGroupPanel<kEights>(product, shared, out);
+    MultiplyGroupPanel<kFormat, kEights>(product, shared, out);
   }
 };
 
@@ -50,18 +51,21 @@ bool HasGroups() {
 #endif
 }
 
-// Launches panels as large as there is work and memory for.
+// Rows of the smaller and of the larger panels.
+constexpr int64_t kMiddleRows = 32, kLargeRows = 64;
+
+// Launches panels, large ones where there is memory for them too.
 template <WeightFormat kFormat, class... Arguments>
-void LaunchMatrixPanels(int64_t rows, const Arguments&... arguments) {
+void LaunchMatrixPanels(bool large, const Arguments&... arguments) {
   using Large = PanelsByMatrix<kFormat, 8>;
   using Middle = PanelsByMatrix<kFormat, 4>;
-  if (kFormat == WeightFormat::kBF16 && HasGroups()) {
-    if (rows > Middle::Shared::kRows) return LaunchPanels<PanelsByGroups<8>>(arguments...);
-    return LaunchPanels<PanelsByGroups<4>>(arguments...);
+  if (HasGroups()) {
+    if (large) return LaunchPanels<PanelsByGroups<kFormat, 8>>(arguments...);
+    return LaunchPanels<PanelsByGroups<kFormat, 4>>(arguments...);
   }
   const int64_t memory = DeviceAttribute(cudaDevAttrMaxSharedMemoryPerBlockOptin);
   const auto fits = [memory](size_t bytes) { return static_cast<int64_t>(bytes) <= memory; };
-  if (rows > Middle::Shared::kRows && fits(sizeof(typename Large::Shared))) return LaunchPanels<Large>(arguments...);
+  if (large && fits(sizeof(typename Large::Shared))) return LaunchPanels<Large>(arguments...);
   if (fits(sizeof(typename Middle::Shared))) return LaunchPanels<Middle>(arguments...);
   LaunchPanels<PanelsByMatrix<kFormat, 2>>(arguments...);
 }
@@ -173,7 +177,7 @@ void LaunchDeal(const Gemm::Args& args) {
 }
 
 // Up to so many rows leaves are dealt out; panels of more are faster (docs/measurements/cuda-kernels.md).
-constexpr int64_t kMostDealtRows = 128;
+constexpr int64_t kMostDealtRows = 64;
 
 // Whether the rows of `args` meet its matrix one by one: a small one stays in the cache, and more blocks end sooner.
 bool ByOneRow(const Gemm::Args& args) {
@@ -181,11 +185,22 @@ bool ByOneRow(const Gemm::Args& args) {
   return args.m == 1 || (args.m <= 8 && args.w->bytes() * args.m <= kCached);
 }
 
-// Whether panels are too few to fill the device, on which blocks of less rows can share leaves.
+// Panels of `rows` rows that a product has.
+int64_t PanelsOf(const Gemm::Args& args, int64_t rows) {
+  return CeilDiv(args.m, rows) * CeilDiv(args.tile_end - args.tile_begin, +kMatrixPanelWarps);
+}
+
+// Whether panels are too few to fill the device, on which blocks of less rows can share leaves. Where sums are made in
+// place, panels share them too.
 bool HasFewPanels(const Gemm::Args& args) {
-  constexpr int64_t kRows = 64;
-  const int64_t panels = CeilDiv(args.m, kRows) * CeilDiv(args.tile_end - args.tile_begin, +kMatrixPanelWarps);
-  return 4 * panels <= DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  return args.y != nullptr && 4 * PanelsOf(args, kLargeRows) <= DeviceAttribute(cudaDevAttrMultiProcessorCount);
+}
+
+// Whether large panels end first: the smaller ones take 0.7 times as long.
+bool WantsLargePanels(const Gemm::Args& args) {
+  if (args.m <= kMiddleRows || args.y == nullptr) return args.m > kMiddleRows;
+  const int64_t device = DeviceAttribute(cudaDevAttrMultiProcessorCount);
+  return 10 * CeilDiv(PanelsOf(args, kLargeRows), device) <= 7 * CeilDiv(PanelsOf(args, kMiddleRows), device);
 }
 
 template <WeightFormat kFormat>
@@ -196,11 +211,10 @@ void LaunchMatrixGemm(const Gemm::Args& args) {
     if (args.m <= kMostDealtRows && DealServes<kFormat, 8>(args)) return LaunchDeal<kFormat, 8>(args);
     if (args.m <= 4) return LaunchRows<ByMatrix<kFormat>, 4>(args);
   }
+  if (args.m <= 8 || HasFewPanels(args)) return LaunchRows<ByMatrix<kFormat>, 8>(args);
   // Sums in place have blocks enough: fewer of them with more rows read less.
-  const bool few = HasFewPanels(args);
-  if (args.m <= 8 || (few && args.y != nullptr)) return LaunchRows<ByMatrix<kFormat>, 8>(args);
-  if (args.m <= 16 || few) return LaunchRows<ByMatrix<kFormat>, 16>(args);
-  LaunchMatrixPanels<kFormat>(args.m, args);
+  if (args.m <= 16) return LaunchRows<ByMatrix<kFormat>, 16>(args);
+  LaunchMatrixPanels<kFormat>(WantsLargePanels(args), args);
 }
 
 template <WeightFormat kFormat>
@@ -208,7 +222,7 @@ void LaunchMatrixExperts(const ExpertGemm::Args& args, const PackedMatrix& some,
   if (!ExpertsFillPanels(args, [](const PackedMatrix&) { return true; })) {
     return LaunchPairs<ByMatrix<kFormat>>(args, some, tiles);
   }
-  LaunchMatrixPanels<kFormat>(args.pairs / static_cast<int64_t>(args.w.size()), args, tiles);
+  LaunchMatrixPanels<kFormat>(args.pairs / static_cast<int64_t>(args.w.size()) > kMiddleRows, args, tiles);
 }
 
 // Calls visit.operator()<kFormat>() for a format that the matrix units serve.

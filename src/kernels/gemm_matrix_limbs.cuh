@@ -20,6 +20,34 @@ inline constexpr float kCodeUnit = kFormat == WeightFormat::kMxfp4Halves ? 0x1p1
 /// MxWhole(x * power), where the product is exact.
 __device__ inline float MxWholeOf(float x, float power) { return std::fma(x, power, +kMxMagic) - kMxMagic; }
 
+/// Pairs of upper and of lower limbs of eight activations of a block, [limb][pair]: (from[p], from[p + 4]). The block's
+/// other activations are with the three neighbours of the thread. Returns the largest magnitude.
+__device__ inline uint32_t LimbsOf(const float (&from)[8], uint32_t (&limbs)[2][4]) {
+  const uint32_t four = 0xFU << (threadIdx.x & 28);
+  uint32_t most = 0;
+#pragma unroll
+  for (const float value : from) most = max(most, MxMagnitude(value));
+  most = max(most, __shfl_xor_sync(four, most, 1));
+  most = max(most, __shfl_xor_sync(four, most, 2));
+  const float factor = MxToInteger(MxExponent(most));
+#pragma unroll
+  for (int p = 0; p < 4; ++p) {
+    const float a = MxWholeOf(from[p], factor), b = MxWholeOf(from[p + 4], factor);
+    const float high_a = MxWholeOf(a, 0x1p-12F), high_b = MxWholeOf(b, 0x1p-12F);
+    const __half2 high = __floats2half2_rn(high_a, high_b);
+    const __half2 low = __floats2half2_rn(std::fma(high_a, -0x1p12F, a), std::fma(high_b, -0x1p12F, b));
+    memcpy(&limbs[0][p], &high, 4);
+    memcpy(&limbs[1][p], &low, 4);
+  }
+  return most;
+}
+
+/// The scale of a block's limbs, from its largest magnitude.
+template <WeightFormat kFormat>
+__device__ inline float LimbScale(uint32_t most) {
+  return MxFactor(most) * kCodeUnit<kFormat>;
+}
+
 /// kRows rows of kBlocks blocks of 32 columns in shared memory, as HeldParts has them: upper and lower limbs.
 template <WeightFormat kFormat, int kRows, int kBlocks>
 struct HeldLimbs {
@@ -34,23 +62,8 @@ struct HeldLimbs {
 
   /// Puts columns 8 * eight .. 8 * eight + 7 of a row there. Four neighbouring threads have a block of one row.
   __device__ void Put(int row, int eight, const float (&from)[8]) {
-    const uint32_t four = 0xFU << (threadIdx.x & 28);
-    uint32_t most = 0;
-#pragma unroll
-    for (const float value : from) most = max(most, MxMagnitude(value));
-    most = max(most, __shfl_xor_sync(four, most, 1));
-    most = max(most, __shfl_xor_sync(four, most, 2));
-    const float factor = MxToInteger(MxExponent(most));
     uint32_t limbs[2][4];
-#pragma unroll
-    for (int p = 0; p < 4; ++p) {
-      const float a = MxWholeOf(from[p], factor), b = MxWholeOf(from[p + 4], factor);
-      const float high_a = MxWholeOf(a, 0x1p-12F), high_b = MxWholeOf(b, 0x1p-12F);
-      const __half2 high = __floats2half2_rn(high_a, high_b);
-      const __half2 low = __floats2half2_rn(std::fma(high_a, -0x1p12F, a), std::fma(high_b, -0x1p12F, b));
-      memcpy(&limbs[0][p], &high, 4);
-      memcpy(&limbs[1][p], &low, 4);
-    }
+    const uint32_t most = LimbsOf(from, limbs);
     uint4* to = &x[row][eight / 4 * kPlaces];
 #pragma unroll
     for (int limb = 0; limb < 2; ++limb) {
@@ -62,7 +75,7 @@ struct HeldLimbs {
       }
     }
     if (eight % 4 != 0) return;
-    scales[eight / 4][row] = MxFactor(most) * kCodeUnit<kFormat>;
+    scales[eight / 4][row] = LimbScale<kFormat>(most);
   }
 };
 

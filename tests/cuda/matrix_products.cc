@@ -221,6 +221,47 @@ TEST(CudaMatrix, ProductsThatAreDealtOutHaveTheBytesOfARowAlone) {
   }
 }
 
+// Products wide enough for panels, large and small ones: outputs, and sums whose leaves several blocks share, scaled
+// and not. The last leaf is shorter.
+TEST(CudaMatrix, PanelsHaveTheBytesOfARowAlone) {
+  std::mt19937_64 random(39);
+  constexpr int64_t kN = 9000, kMost = 130;
+  for (const WeightFormat format : kServed) {
+    GemmProblem problem(ShapeOf(format, kN, 1088, 256), kMost, {}, &random);
+    const Gemm::Args all = problem.Args();
+    const std::vector<float> scales = RandomValues(kMost, &random);
+    const auto flags = std::make_unique<std::atomic<uint32_t>>(0);
+    // Sums of `m` rows from `row` on.
+    const auto sums_of = [&](int64_t row, int64_t m, bool scaled) {
+      std::vector<int64_t> sums(static_cast<size_t>(m * kN), 0);
+      Gemm::Args args = all;
+      args.x += row * all.x_stride, args.m = m;
+      args.y = nullptr, args.y_stride = kN, args.sums_fixed = sums.data(), args.flags = flags.get();
+      args.row_scale = scaled ? scales.data() + row : nullptr;
+      MatrixRow().run(args);
+      EXPECT_EQ(cudaStreamSynchronize(cudaStreamPerThread), cudaSuccess);
+      return sums;
+    };
+    for (const int64_t m : {17, 33, 70, 130}) {
+      Gemm::Args args = all;
+      args.m = m;
+      const std::vector<float> y = Multiply(MatrixRow(), args);
+      const std::vector<int64_t> sums = sums_of(0, m, false), scaled = sums_of(0, m, true);
+      for (size_t i = 0; i < y.size(); ++i) ASSERT_EQ(FromGrid(sums[i]), y[i]) << problem.Name() << " output " << i;
+      for (int64_t r = m - 1; r >= 0; r -= 1 + r / 3) {
+        Gemm::Args one = all;
+        one.x += r * all.x_stride, one.m = 1;
+        const std::vector<float> alone = Multiply(MatrixRow(), one);
+        ASSERT_EQ(std::memcmp(alone.data(), y.data() + r * kN, alone.size() * 4), 0) << problem.Name() << " row " << r;
+        const std::vector<int64_t> sums_alone = sums_of(r, 1, true);
+        ASSERT_TRUE(std::equal(sums_alone.begin(), sums_alone.end(), scaled.begin() + r * kN))
+            << problem.Name() << " sums of row " << r << " of " << m;
+      }
+    }
+    EXPECT_EQ(flags->load(), kInRange);
+  }
+}
+
 // A pair's product is that of its row alone, whatever stands beside it: by positions and, for the larger batches, by
 // panels.
 TEST(CudaMatrix, ExpertsHaveTheBytesOfProductsOneByOne) {
