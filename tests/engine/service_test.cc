@@ -190,6 +190,24 @@ TEST_F(Serving, ReadersOfManyStreamsAreWoken) {
   for (size_t i = 0; i < kReaders; ++i) EXPECT_LT(longest[i], kLook / 2) << "reader " << i;
 }
 
+// What is neither the first piece nor the last is told too: reads between them return while all answers still run. No
+// time is looked at, since answers of a whole context take far longer than the reads.
+TEST_F(Serving, ReadersOfManyStreamsAreWokenBetweenFirstPieceAndLast) {
+  for (const int64_t interval_us : {int64_t{0}, Service::kPieceIntervalUs}) {
+    Start({}, interval_us);
+    const std::unique_ptr<Answers> answers =
+        service_->Submit(std::vector<GenerationRequest>(8, Endless())).value();  // all in every step, told by the waker
+    for (int read = 0; read < 10; ++read) {
+      const Result<std::vector<Piece>> pieces = answers->Read(60 * kSecond);
+      ASSERT_TRUE(pieces.ok()) << pieces.error().message;
+      ASSERT_FALSE(pieces->empty()) << "read " << read;
+      for (const Piece& piece : *pieces) ASSERT_EQ(piece.finish, FinishReason::kNone) << "read " << read;
+    }
+    service_->Drain(0);
+    EXPECT_TRUE(Join().ok());
+  }
+}
+
 TEST_F(Serving, ManyRequestsOfOneReader) {
   Start({});
   std::vector<GenerationRequest> requests(3, Asking("Tell a short story.", 20));
