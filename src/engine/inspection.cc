@@ -31,8 +31,10 @@ class Inspector {
     ReadFiles(path);
     if (!files_) return std::move(found_);
     found_.facts["dtype"] = files_->dtype;
+    geometry_ = Keep(plan::ReadGeometry({files_->text_config, files_->rope}));
+    if (geometry_) DropImpossibleStops(geometry_->vocab, &*files_, &found_.notices);
     found_.facts["stop_tokens"] = files_->stop_tokens;
-    ReadGeometry();
+    if (geometry_) found_.facts["geometry"] = plan::GeometryJson(*geometry_);
     if (checkpoint_) {
       if (geometry_) ReadTensors();
       ListTensors();
@@ -57,11 +59,6 @@ class Inspector {
     if (!gguf && !files_) return;
     checkpoint_ = Keep(checkpoint::Checkpoint::Open(path, &found_.notices));
     if (gguf && checkpoint_) files_ = Keep(checkpoint::BindGguf(path, &*checkpoint_));
-  }
-
-  void ReadGeometry() {
-    geometry_ = Keep(plan::ReadGeometry({files_->text_config, files_->rope}));
-    if (geometry_) found_.facts["geometry"] = plan::GeometryJson(*geometry_);
   }
 
   // Tensors that the geometry needs, what they are to it, and those nobody asked for.

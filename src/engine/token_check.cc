@@ -28,8 +28,12 @@ std::vector<int64_t> IdsOf(const Json& config, const std::string& key) {
   return ids;
 }
 
+bool Contains(const std::vector<int64_t>& ids, int64_t id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
 bool ShareOne(const std::vector<int64_t>& a, const std::vector<int64_t>& b) {
-  return std::any_of(a.begin(), a.end(), [&](int64_t id) { return std::find(b.begin(), b.end(), id) != b.end(); });
+  return std::any_of(a.begin(), a.end(), [&](int64_t id) { return Contains(b, id); });
 }
 
 std::string Listed(const std::vector<int64_t>& ids) { return fmt::format("{}", fmt::join(ids, ", ")); }
@@ -40,6 +44,11 @@ void CheckKey(const checkpoint::ModelFiles& files, const Prompts& prompts, const
   const std::string key = name + "_token_id";
   std::vector<Statement> statements = {{"config.json", IdsOf(files.text_config, key)},
                                        {"generation_config.json", IdsOf(files.generation_config, key)}};
+  if (name == "eos") {
+    for (Statement& statement : statements) {
+      std::erase_if(statement.ids, [&](int64_t id) { return !Contains(files.stop_tokens, id); });
+    }
+  }
   for (const Statement& statement : statements) {
     for (const int64_t id : statement.ids) {
       if (id >= 0 && id < tokenizer.vocab_size() && !tokenizer.TokenText(static_cast<TokenId>(id)).empty()) continue;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "tests/engine/small_model.h"
 #include "tests/engine/tiny_gguf.h"
 #include "tests/support/paths.h"
@@ -87,6 +89,24 @@ TEST(Inspect, TokenizersThatBelongToAnotherModel) {
   metadata["tokenizer.ggml.bos_token_id"] = 999;
   EXPECT_THAT(InspectTiny(metadata, TinyTensors()).defects,
               ElementsAre(HasSubstr("\"tokenizer.ggml.bos_token_id\": expected an id below 273")));
+}
+
+// What whoever runs the model is told, and no more.
+TEST(Inspect, EndTokensBeyondTheVocabularyAreNoticed) {
+  const TempDir dir;
+  for (const auto& file : std::filesystem::directory_iterator(DemoDir())) {
+    const std::string name = file.path().filename();
+    if (name != "generation_config.json") {
+      std::filesystem::create_symlink(std::filesystem::absolute(file), dir.Path(name));
+    }
+  }
+  dir.Write("generation_config.json", "{\"eos_token_id\": [2, 4096, 128009]}");
+  const Inspection found = Inspect(dir.Path(), {});
+  EXPECT_THAT(found.defects, IsEmpty());
+  EXPECT_THAT(found.notices, Contains(HasSubstr("eos_token_id: expected ids below 4096, the vocabulary, found 4096, "
+                                                "128009")));
+  EXPECT_EQ(found.notices, support::Open(dir.Path()).notices);
+  EXPECT_EQ(found.facts["stop_tokens"], Json({2}));
 }
 
 TEST(Inspect, AMissingChatTemplate) {

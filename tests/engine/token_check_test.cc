@@ -6,6 +6,7 @@
 
 #include <filesystem>
 
+#include "engine/open_model.h"
 #include "tests/io/temp_dir.h"
 #include "tests/support/model_runs.h"
 #include "tests/support/paths.h"
@@ -18,8 +19,9 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 // The demo's tokenizer, in which <|endoftext|>, <|im_start|> and <|im_end|> are 0, 1 and 2.
+//   notices  gets those about end tokens beyond the vocabulary; without it, these are kept
 std::vector<std::string> Defects(const Json& config, const Json& generation, const Json& tokenizer_config,
-                                 int64_t vocab = 4096) {
+                                 int64_t vocab = 4096, std::vector<std::string>* notices = nullptr) {
   const TempDir dir;
   std::filesystem::copy_file(DemoDir() + "/tokenizer.json", dir.Path("tokenizer.json"));
   dir.Write("tokenizer_config.json", DumpJson(tokenizer_config));
@@ -28,6 +30,11 @@ std::vector<std::string> Defects(const Json& config, const Json& generation, con
   checkpoint::ModelFiles files;
   files.text_config = config;
   files.generation_config = generation;
+  for (const Json& stated : {config, generation}) {
+    const Status added = checkpoint::AddStopTokens(stated, "config", &files.stop_tokens);
+    CHECK_MSG(added.ok(), added.error().message);
+  }
+  if (notices != nullptr) DropImpossibleStops(vocab, &files, notices);
   return TokenDefects(files, *prompts, vocab);
 }
 
@@ -57,6 +64,16 @@ TEST(TokenCheck, IdsOutsideTheVocabulary) {
                                     "to 4095, found -1")));
   EXPECT_THAT(Defects(kNone, kNone, {{"bos_token", "<absent>"}}),
               ElementsAre(HasSubstr("\"bos_token\": expected a token of the vocabulary, found \"<absent>\"")));
+}
+
+TEST(TokenCheck, EndTokensThatAreNotUsedAreNoDefect) {
+  std::vector<std::string> notices;
+  const auto defects = [&](const Json& config, const Json& generation) {
+    return Defects(config, generation, {{"eos_token", "<|im_end|>"}}, 4096, &notices);
+  };
+  EXPECT_THAT(defects({{"eos_token_id", 9999}}, {{"eos_token_id", {2, 4096}}}), IsEmpty());
+  EXPECT_THAT(notices, ElementsAre(HasSubstr("found 4096, 9999: not used")));
+  EXPECT_THAT(defects({{"eos_token_id", {1, 9999}}}, kNone), ElementsAre(HasSubstr("found 1 in config.json and 2 in")));
 }
 
 TEST(TokenCheck, IdsThatDiffer) {
