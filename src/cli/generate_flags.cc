@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/str.h"
 #include "engine/request_options.h"
 
@@ -32,7 +34,26 @@ Result<std::vector<TokenId>> EncodeMessages(const GenerateFlags& flags, const en
   return prompts.EncodeChat(line);
 }
 
+// A key that nobody reads is a mistake in writing it.
+Status CheckKeys(const Json& line) {
+  if (!line.is_object()) return {};  // EncodeLine's to refuse
+  std::vector<std::string_view> known = {"prompt", "messages", "token_ids"};
+  if (Find(line, "messages") != nullptr) {  // what the template gets besides
+    known.insert(known.end(), {"tools", "add_generation_prompt", "kwargs"});
+  }
+  known.insert(known.end(), engine::RequestKeys().begin(), engine::RequestKeys().end());
+  for (const auto& [key, value] : line.items()) {
+    if (std::find(known.begin(), known.end(), key) != known.end()) continue;
+    return MakeError(Code::kInvalid,
+                     fmt::format("\"{}\": expected no other keys than {}, found one that nothing reads; "
+                                 "correct it or leave it out",
+                                 Quote(key), fmt::join(known, ", ")));
+  }
+  return {};
+}
+
 Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine::Prompts& prompts, const Json& line) {
+  TRY(CheckKeys(line));
   const auto given = [&](const char* key) { return Find(line, key) != nullptr; };
   if (given("messages") + given("prompt") + given("token_ids") > 1) {
     return MakeError(Code::kInvalid,
@@ -73,7 +94,7 @@ void GenerateFlags::Add(CLI::App* app) {
       "--prompts", prompts,
       "JSON lines with \"prompt\", \"messages\" or \"token_ids\", run as one batch; answers come as they end. A line's "
       "own temperature, top_k, top_p, min_p, penalties, seed, stop, max_tokens, ignore_eos, priority and logprobs win "
-      "over flags");
+      "over flags; messages may have tools, kwargs and add_generation_prompt beside them; other keys are refused");
   app->add_option("--json-schema", json_schema,
                   "file with a JSON schema that every answer is held to; docs/server.md lists the keywords");
   app->add_flag("--json", json, "one JSON line per answer");
@@ -164,7 +185,8 @@ Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlag
   for (size_t i = 0; i < lines.size(); ++i) {
     if (lines[i].find_first_not_of(" \t\r") == std::string::npos) continue;
     const std::string where = fmt::format("{}, line {}", flags.prompts, i + 1);
-    TRY_ASSIGN(const Json line, ParseJson(lines[i], where));
+    TRY_ASSIGN(Json parsed, ParseJson(lines[i], where));
+    const Json line = engine::WithIntegers(std::move(parsed));
     Result<std::vector<TokenId>> ids = EncodeLine(flags, prompts, line);
     if (!ids.ok()) return MakeError(ids.error().code, where + ": " + ids.error().message);
     if (const Status known = engine::CheckTokens(*ids, vocab); !known.ok()) {

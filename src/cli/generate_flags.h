@@ -42,8 +42,8 @@ Result<std::vector<TokenId>> EncodePrompt(const GenerateFlags& flags, const engi
                                           const std::string& text);
 
 /// A request for every line of --prompts FILE.jsonl: {"prompt": text}, {"messages": [...]} or {"token_ids": [...]},
-/// with the sampling and limits of `base` where the line has none of its own (engine/request_options.h). Errors:
-/// kInvalid names the line.
+/// with the sampling and limits of `base` where the line has none of its own (engine/request_options.h), and beside
+/// messages what Prompts::EncodeChat takes. Errors: kInvalid names the line; a key besides is one.
 Result<std::vector<engine::GenerationRequest>> ReadPromptFile(const GenerateFlags& flags,
                                                               const engine::Prompts& prompts, int64_t vocab,
                                                               const engine::GenerationRequest& base);

@@ -4,12 +4,17 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "base/str.h"
 
 namespace trivet::engine {
 namespace {
+
+constexpr std::string_view kRequestKeys[] = {
+    "temperature", "top_k", "top_p",      "min_p",      "repetition_penalty", "frequency_penalty", "presence_penalty",
+    "seed",        "stop",  "max_tokens", "ignore_eos", "priority",           "logprobs"};
 
 // An integer of [low, high], `fallback` when absent.
 Result<int64_t> GetIntIn(const Json& object, std::string_view key, int64_t fallback, std::pair<int64_t, int64_t> range,
@@ -80,6 +85,19 @@ Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config) 
   if (!sample) params.temperature = 0;
   TRY(ValidSampling(params, kWhat));
   return params;
+}
+
+std::span<const std::string_view> RequestKeys() { return kRequestKeys; }
+
+Json WithIntegers(Json object) {
+  if (!object.is_object()) return object;
+  constexpr double kExact = int64_t{1} << 53;  // up to which a double is the number that was written
+  for (auto& [key, value] : object.items()) {
+    if (!value.is_number_float()) continue;
+    const auto number = value.get<double>();
+    if (number == std::floor(number) && std::fabs(number) <= kExact) value = static_cast<int64_t>(number);
+  }
+  return object;
 }
 
 Status ReadRequest(const Json& object, std::string_view what, GenerationRequest* request) {

@@ -2,6 +2,7 @@
 // Sampling and limits of a request as JSON says them: in generation_config.json, in a line of a prompt file.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,6 +24,13 @@ Status ReadSampling(const Json& object, std::string_view what, sampling::Samplin
 /// How a model samples when nobody says: its generation_config.json over the defaults, greedy when that says do_sample
 /// false.  Errors: those of ReadSampling.
 Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config);
+
+/// The keys that ReadRequest looks at.
+std::span<const std::string_view> RequestKeys();
+
+/// A request as it came, with integers where its own members are whole numbers up to 2^53 in magnitude: JSON has one
+/// kind of number, and some clients write 5.0 for 5. What is no object stays as it is.
+Json WithIntegers(Json object);
 
 /// ReadSampling, and besides max_tokens (0: up to the context), seed, stop (a text or a list of them), ignore_eos and
 /// logprobs (alternatives reported for each token); what `object` lacks stays as `request` has it. Errors:  kInvalid

@@ -16,19 +16,6 @@
 namespace trivet::server {
 namespace {
 
-// Keys that the engine's own reader understands, each read alone so that an error names it.
-constexpr const char* kEngineKeys[] = {"temperature",
-                                       "top_k",
-                                       "top_p",
-                                       "min_p",
-                                       "seed",
-                                       "presence_penalty",
-                                       "repetition_penalty",
-                                       "stop",
-                                       "ignore_eos",
-                                       "frequency_penalty",
-                                       "priority"};
-
 // Fields that would change the answer and that this server does not have, with the value that changes nothing.
 // Whatever is unknown and not here is ignored, since clients send much.
 struct Refused {
@@ -143,16 +130,6 @@ ApiStatus ReadEnds(const ServedModel& served, const Json& body, engine::Generati
   return {};
 }
 
-// Some clients write integers as 1.0.
-Json WithIntegers(Json body) {
-  for (auto& [key, value] : body.items()) {
-    if (!value.is_number_float()) continue;
-    const auto number = value.get<double>();
-    if (number == std::floor(number) && std::fabs(number) < 1e15) value = static_cast<int64_t>(number);
-  }
-  return body;
-}
-
 // Everything that chats and completions share but the prompt and log-probabilities.
 //   least  tokens that have to be generated
 ApiStatus ReadShared(const ServedModel& served, const Json& body, int64_t least, ApiRequest* request) {
@@ -160,9 +137,11 @@ ApiStatus ReadShared(const ServedModel& served, const Json& body, int64_t least,
   TRY(CheckSupported(body, request->chat));
   request->base = served.defaults;
   request->base.sampling.seed = std::random_device()();
-  for (const char* key : kEngineKeys) {
-    if (!Given(body, key)) continue;
-    const Status read = engine::ReadRequest({{key, body[key]}}, "request", &request->base);
+  for (const std::string_view name : engine::RequestKeys()) {
+    const std::string key(name);
+    const bool own = key == "max_tokens" || key == "logprobs";  // means something else here, and is read below
+    if (own || !Given(body, key)) continue;
+    const Status read = engine::ReadRequest({{key, body[key]}}, "request", &request->base);  // alone: an error names it
     if (!read.ok()) return FromError(read.error(), key);
   }
   int64_t most = -1;
@@ -317,7 +296,7 @@ ApiStatus ReadTokenIds(const Json& list, const std::string& param, int64_t vocab
 }
 
 ApiStatus ReadChat(const ServedModel& served, const Json& given, ApiRequest* request) {
-  Json body = given.is_object() ? WithIntegers(given) : given;
+  Json body = engine::WithIntegers(given);
   request->chat = true;
   if (Given(body, "max_completion_tokens")) {
     int64_t most = 0;
@@ -344,7 +323,7 @@ ApiStatus ReadChat(const ServedModel& served, const Json& given, ApiRequest* req
 }
 
 ApiStatus ReadCompletion(const ServedModel& served, const Json& given, ApiRequest* request) {
-  const Json body = given.is_object() ? WithIntegers(given) : given;
+  const Json body = engine::WithIntegers(given);
   request->chat = false;
   TRY(ReadBool(body, "echo", &request->echo));
   TRY(ReadShared(served, body, request->echo ? 0 : 1, request));

@@ -176,6 +176,23 @@ TEST_F(Program, LinesOfAPromptFileHaveTheirOwnSampling) {
   EXPECT_EQ(flag.status, 0) << flag.err;
   EXPECT_EQ(flag.out, line.out);
   EXPECT_NE(Run(sampled + "--prompt Hi").out, line.out);
+  // A number without a fraction is an integer, as over HTTP.
+  const std::string whole = Write("whole.jsonl", "{\"prompt\":\"Hi\",\"seed\":-1.0,\"max_tokens\":8.0}");
+  EXPECT_EQ(Run(sampled + "--prompts " + whole).out, line.out);
+  Refused("generate demo -q --prompts " + Write("half.jsonl", "{\"prompt\":\"x\",\"seed\":0.5}"), 4,
+          {"line 1", "seed", "0.5"});
+}
+
+TEST_F(Program, AKeyOfAPromptFileThatNothingReadsIsRefused) {
+  const std::string generate = "generate demo -q --max-tokens 2 --prompts ";
+  const std::string good =
+      "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"add_generation_prompt\":true,"
+      "\"tools\":null,\"kwargs\":{}}\n";
+  EXPECT_EQ(Run(generate + Write("good.jsonl", good)).status, 0);
+  Refused(generate + Write("typo.jsonl", good + "{\"prompt\":\"x\",\"temprature\":0}"), 4,
+          {"typo.jsonl, line 2: \"temprature\": expected", "prompt, messages, token_ids", "temperature", "logprobs"});
+  // Beside a prompt no template reads them.
+  Refused(generate + Write("tools.jsonl", "{\"prompt\":\"x\",\"tools\":[]}"), 4, {"line 1: \"tools\": expected"});
 }
 
 TEST_F(Program, MapsOfExpertsAreMadeShownComparedAndChecked) {

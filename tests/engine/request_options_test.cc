@@ -12,6 +12,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::UnorderedElementsAreArray;
 
 TEST(RequestOptions, WhatIsAbsentStays) {
   GenerationRequest request;
@@ -52,6 +53,10 @@ TEST(RequestOptions, EveryKeyIsRead) {
                      {"priority", -4},
                      {"unknown", {{"kept", true}}}};
   ASSERT_TRUE(ReadRequest(line, "line 1", &request).ok());
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : line.items()) keys.push_back(key);
+  keys.pop_back();  // the unknown one
+  EXPECT_THAT(RequestKeys(), UnorderedElementsAreArray(keys));
   const sampling::SamplingParams& params = request.sampling;
   EXPECT_EQ(params.temperature, 0.7);
   EXPECT_EQ(params.top_k, 5);
@@ -90,6 +95,23 @@ TEST(RequestOptions, SeedsAreAny64Bits) {
     EXPECT_THAT(seed.error().message, HasSubstr("--seed: expected an integer from -9223372036854775808 to "
                                                 "18446744073709551615"));
   }
+}
+
+TEST(RequestOptions, WholeNumbersAreIntegers) {
+  const Json line = {{"seed", 5.0},
+                     {"top_k", -0.0},
+                     {"max_tokens", 1.5},
+                     {"stop", {1.0}},
+                     {"most", 0x1p53},
+                     {"more", 0x1p54},
+                     {"least", -9007199254740992.0},
+                     {"text", "1.0"}};
+  const Json read = WithIntegers(line);
+  for (const char* key : {"seed", "top_k", "most", "least"}) EXPECT_TRUE(read[key].is_number_integer()) << key;
+  for (const char* key : {"max_tokens", "more"}) EXPECT_TRUE(read[key].is_number_float()) << key;
+  EXPECT_EQ(read, line);  // in value
+  EXPECT_TRUE(read["stop"][0].is_number_float());
+  EXPECT_EQ(WithIntegers(5.0), Json(5.0));
 }
 
 TEST(RequestOptions, DefaultsOfAModelAreChecked) {
