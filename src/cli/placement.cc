@@ -13,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/signals.h"
+#include "engine/request_options.h"
 #include "plan/placement_record.h"
 
 namespace trivet::cli {
@@ -24,8 +25,8 @@ using plan::Placement;
 struct MakeFlags {
   std::string model, strategy, pairs, flat, out, version;
   std::string semantics = "global";
+  std::string seed = "0";
   int64_t experts = 0, ep = 0;
-  uint64_t seed = 0;
   bool random = false;
 };
 
@@ -130,7 +131,10 @@ Result<Placement> MakeMap(const MakeFlags& flags) {
     return Named(flags.flat, Placement::FromLogicalToPhysical(ids, block.Sizes(), label));
   }
   TRY_ASSIGN(const int64_t experts, CountExperts(flags));
-  if (flags.random) return Placement::Random(experts, ep, flags.seed, label);
+  if (flags.random) {
+    TRY_ASSIGN(const uint64_t seed, engine::ParseSeed(flags.seed, "--seed"));
+    return Placement::Random(experts, ep, seed, label);
+  }
   const std::string name = flags.strategy.empty() ? "block" : flags.strategy;
   for (const auto strategy : {plan::PlacementStrategy::kBlock, plan::PlacementStrategy::kInterleave}) {
     if (name == plan::StrategyName(strategy)) return Placement::FromEpConfig(experts, ep, strategy, label);
@@ -282,7 +286,9 @@ Run AddMake(CLI::App* app) {
                   "JSON file: a list of global ids, by expert; groups have sizes as for block");
   CLI::Option* random =
       app->add_flag("--random", flags->random, "every expert in a group and slot at random; a group may have none");
-  app->add_option("--seed", flags->seed, "of --random")->needs(random);
+  app->add_option("--seed", flags->seed, "of --random: an integer from -2^63 to 2^64 - 1")
+      ->type_name("SEED")
+      ->needs(random);
   app->add_option("--semantics", flags->semantics,
                   "what ids in the file are: global, or rank_local (slots of a group)");
   app->add_option(
