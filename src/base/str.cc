@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
@@ -83,6 +84,27 @@ Result<int64_t> ParseInt(std::string_view text, std::string_view what) {
                      fmt::format("{}: expected an integer, found \"{}\"; give a number", what, Quote(text)));
   }
   return value;
+}
+
+std::optional<int64_t> ParseSize(std::string_view text) {
+  int64_t count = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stopped, error] = std::from_chars(text.data(), end, count);
+  if (error != std::errc() || count < 0) return std::nullopt;
+  std::string unit;
+  for (const char* at = stopped; at != end; ++at) {
+    if (!unit.empty() || *at != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
+  }
+  if (!unit.empty() && unit.back() == 'b') unit.pop_back();
+  int64_t factor = 1;
+  if (!unit.empty()) {
+    constexpr std::string_view kPrefixes = "kmgtpe";
+    const size_t power = kPrefixes.find(unit[0]);
+    if (power == std::string_view::npos || (unit.size() > 1 && unit.substr(1) != "i")) return std::nullopt;
+    for (size_t i = 0; i <= power; ++i) factor *= unit.size() > 1 ? 1024 : 1000;
+  }
+  if (count > INT64_MAX / factor) return std::nullopt;
+  return count * factor;
 }
 
 std::vector<std::string> Split(std::string_view text, char separator) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +24,11 @@ Status WriteTextFile(const std::string& path, std::string_view text);
 
 /// Decimal integer, the whole of `text`.  Errors: kUsage, with `what` naming the object.
 Result<int64_t> ParseInt(std::string_view text, std::string_view what);
+
+/// Bytes that "64G", "500 MB", "16GiB" or "1000" say, the whole of `text`: a whole number and a unit, of which k, M, G,
+/// T, P and E are powers of 1000 and Ki to Ei powers of 1024, with or without a B and in any case. Nothing for what is
+/// none, or more than 2^63 - 1.
+std::optional<int64_t> ParseSize(std::string_view text);
 
 /// Pieces between `separator`; an empty text gives no pieces.
 std::vector<std::string> Split(std::string_view text, char separator);

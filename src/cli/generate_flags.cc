@@ -109,7 +109,7 @@ void GenerateFlags::Add(CLI::App* app) {
   app->add_option("--frequency-penalty", frequency_penalty, "subtracted per occurrence in the answer, -2 to 2");
   app->add_option("--presence-penalty", presence_penalty, "subtracted once per token of the answer, -2 to 2");
   app->add_option("--seed", seed, "seed of the random numbers: an integer from -2^63 to 2^64 - 1")->type_name("SEED");
-  app->add_option("--stop", stop, "text that ends the answer; may be repeated")->take_all();
+  RefuseEmpty(app->add_option("--stop", stop, "text that ends the answer; may be repeated")->take_all());
   app->add_flag("--ignore-eos", ignore_eos, "go on after end tokens");
   app->add_option("--logprobs", logprobs, "also log-probabilities, with this many alternatives, 0 to 100");
   app->add_flag("--show-plan", show_plan, "print the layout table first");
@@ -135,11 +135,12 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   params.presence_penalty = flags.presence_penalty.value_or(params.presence_penalty);
   TRY_ASSIGN(params.seed, engine::ParseSeed(flags.seed, "--seed"));
   request.logprobs = flags.logprobs.has_value();
-  params.logprobs = static_cast<int>(flags.logprobs.value_or(0));
-  if (params.logprobs < 0 || params.logprobs > engine::kMaxLogprobs) {
+  const int64_t logprobs = flags.logprobs.value_or(0);
+  if (logprobs < 0 || logprobs > engine::kMaxLogprobs) {
     return MakeError(Code::kUsage, fmt::format("--logprobs: expected 0 to {}, found {}; choose a value in that range",
-                                               engine::kMaxLogprobs, params.logprobs));
+                                               engine::kMaxLogprobs, logprobs));
   }
+  params.logprobs = static_cast<int>(logprobs);
   if (flags.max_tokens < 0) {
     return MakeError(
         Code::kUsage,
@@ -149,7 +150,10 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   request.stop = flags.stop;
   request.ignore_eos = flags.ignore_eos;
   if (const Status valid = sampling::Validate(params); !valid.ok()) {
-    return MakeError(Code::kUsage, valid.error().message);
+    std::string key = valid.error().message;  // "top_p: ...", a flag's, since the model's own have been looked at
+    const size_t end = key.find(':');
+    std::replace(key.begin(), key.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+    return MakeError(Code::kUsage, "--" + key);
   }
   if (flags.compare_ranks < 0 || flags.compare_ranks > plan::kMaxRanks) {
     return MakeError(Code::kUsage,

@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <string>
@@ -16,6 +15,7 @@
 #include "base/result.h"
 #include "base/str.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 
 namespace {
 
@@ -71,27 +71,14 @@ trivet::Status FlushOutput() {
                                                   "; the output is incomplete");
 }
 
-// Whether a whole number does not fit its type.
-bool IsTooLong(const std::string& text, const std::string& type) {
-  errno = 0;
-  if (type == "INT") std::strtoll(text.c_str(), nullptr, 0);
-  if (type == "UINT") std::strtoull(text.c_str(), nullptr, 0);
-  return errno == ERANGE;
-}
-
-// The library reads an empty text as the number 0, a number beyond its type as another one, and shows empty lists as
-// defaults.
+// The library reads an empty text as the number 0, a number beyond its type as another one, tells of what is no number
+// in words of its own, and shows empty lists as defaults.
 void Tidy(CLI::App* app) {
   for (CLI::App* nested : app->get_subcommands({})) Tidy(nested);
   for (CLI::Option* option : app->get_options()) {
     if (option->get_default_str() == "[]") option->default_str("");
     const std::string type = option->get_type_name();
-    if (type != "INT" && type != "UINT" && type != "FLOAT") continue;
-    option->check([type](const std::string& text) -> std::string {
-      if (text.empty()) return "expected a number, found nothing";
-      if (type == "UINT" && text.front() == '-') return "expected 0 or more, found " + text;
-      return IsTooLong(text, type) ? "expected a number of 64 bits, found " + text : "";
-    });
+    if (type == "INT" || type == "FLOAT") trivet::cli::RefuseNoNumber(option);
   }
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 
 #include "base/list.h"
@@ -27,6 +28,38 @@ std::string ProgramDir() {
 
 void RefuseEmpty(CLI::Option* option) {
   option->check([](const std::string& text) { return text.empty() ? "expected a text, found nothing" : ""; });
+}
+
+CLI::Option* AddSize(CLI::App* app, const std::string& name, int64_t* bytes, const std::string& description) {
+  const auto read = [](std::string& text) -> std::string {
+    const std::optional<int64_t> size = ParseSize(text);
+    if (!size) {
+      return fmt::format(
+          "expected a whole number of bytes below 2^63, with a unit or without, such as 64G or 500MiB, "
+          "found \"{}\"",
+          Quote(text));
+    }
+    text = std::to_string(*size);
+    return "";
+  };
+  return app->add_option(name, *bytes, description)->type_name("SIZE")->transform(CLI::Validator(read, ""));
+}
+
+void RefuseNoNumber(CLI::Option* option) {
+  const bool integer = option->get_type_name() == "INT";
+  const auto read = [integer](std::string& text) -> std::string {
+    if (text.empty()) return "expected a number, found nothing";
+    if (!integer) {
+      char* end = nullptr;
+      std::strtod(text.c_str(), &end);
+      return *end == 0 ? "" : fmt::format("expected a number, found \"{}\"", Quote(text));
+    }
+    const Result<int64_t> value = ParseInt(text, "");
+    if (!value.ok()) return fmt::format("expected an integer of 64 bits, found \"{}\"", Quote(text));
+    text = std::to_string(*value);  // the library takes 010 for 8
+    return "";
+  };
+  option->transform(CLI::Validator(read, ""));
 }
 
 void LayoutFlags::Add(CLI::App* app) {

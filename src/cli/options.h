@@ -18,6 +18,12 @@ namespace trivet::cli {
 /// Makes an empty text a usage error, for an option that may be left out: a script's unset variable is no choice.
 void RefuseEmpty(CLI::Option* option);
 
+/// Adds an option that takes bytes as ParseSize reads them.  Errors: usage.
+CLI::Option* AddSize(CLI::App* app, const std::string& name, int64_t* bytes, const std::string& description);
+
+/// Makes what is no number a usage error that says so, for an option of a number; an integer is decimal.
+void RefuseNoNumber(CLI::Option* option);
+
 /// Flags about model and layout: what `plan` takes.
 struct LayoutFlags {
   std::string model;
@@ -82,7 +88,7 @@ struct EngineFlags {
   std::string rows;
   std::vector<std::string> force;
   std::string fault;
-  int threads = 0;
+  int64_t threads = 0;
   bool compress_sums = false;
   bool strict = false;
   bool quiet = false;

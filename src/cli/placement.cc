@@ -118,7 +118,9 @@ Result<Placement> MakeMap(const MakeFlags& flags) {
         "one");
   }
   plan::PlacementLabel label{flags.version, {}};
-  TRY_ASSIGN(label.semantics, plan::ParseSemantics(flags.semantics));
+  const Result<plan::PlacementSemantics> semantics = plan::ParseSemantics(flags.semantics);
+  if (!semantics.ok()) return MakeError(Code::kUsage, "--" + semantics.error().message);
+  label.semantics = *semantics;
   if (!flags.pairs.empty()) {
     TRY_ASSIGN(const std::vector<ExpertAddress> pairs, ReadPairs(flags.pairs));
     return Named(flags.pairs, Placement::FromPairs(pairs, flags.ep, label));

@@ -19,15 +19,14 @@ namespace {
 // What `plan` has beside layout and sizes.
 struct PlanFlags {
   std::string backend = "cpu";
-  uint64_t memory = 0;
+  int64_t memory = 0;
   bool json = false;
 
   void Add(CLI::App* app) {
     app->add_option("--backend", backend, "whose memory ranks are sized by: cpu, or cuda for that of GPUs");
-    app->add_option("--memory", memory,
-                    "memory of all ranks together in place of what is free here, such as 64G; 0: what the machine has "
-                    "free, or with --backend cuda its GPUs")
-        ->transform(CLI::AsSizeValue(true));
+    AddSize(app, "--memory", &memory,
+            "memory of all ranks together in place of what is free here, such as 64G; 0: what the machine has "
+            "free, or with --backend cuda its GPUs");
     app->add_flag("--json", json, "the plan as JSON");
   }
 };
@@ -35,13 +34,13 @@ struct PlanFlags {
 // What the ranks' memory will be.  Errors: kCapacity when it does not fit, or when there is none of that kind here.
 Result<plan::MemoryPlan> PlanMemory(const engine::OpenedModel& model, const plan::Layout& layout,
                                     const plan::LayoutCost& cost, const engine::EngineOptions& options,
-                                    uint64_t memory) {
-  constexpr uint64_t kMost = uint64_t{1} << 60;
+                                    int64_t memory) {
+  constexpr int64_t kMost = int64_t{1} << 60;
   if (memory > kMost) {
     return MakeError(Code::kUsage, fmt::format("--memory: expected 0 to {} bytes, found {}; give a size in that range",
-                                               kMost, static_cast<int64_t>(memory)));
+                                               kMost, memory));
   }
-  auto available = static_cast<int64_t>(memory);
+  int64_t available = memory;
   if (memory == 0) {
     const Result<int64_t> free = device::Device::FreeBytesOfAll(options.backend, layout.world());
     if (!free.ok()) {

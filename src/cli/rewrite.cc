@@ -13,8 +13,7 @@ namespace trivet::cli {
 void RewriteFlags::Add(CLI::App* app) {
   app->add_option("MODEL", model, "directory with config.json and safetensors files, or \"demo\"")->required();
   app->add_option("OUT", out, "folder to write, which is empty or does not exist yet")->required();
-  app->add_option("--shard-size", shard_bytes, "most bytes of one safetensors file, such as 5GB")
-      ->transform(CLI::AsSizeValue(true));
+  AddSize(app, "--shard-size", &shard_bytes, "most bytes of one safetensors file, such as 5GB");
   app->add_flag("--json", json, "the summary as JSON");
   app->add_flag("--quiet,-q", quiet, "no notices and no progress");
 }

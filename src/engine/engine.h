@@ -27,7 +27,7 @@ namespace trivet::engine {
 struct EngineOptions {
   plan::LayoutOptions layout;
   Launch launch = Launch::kThreads;
-  int threads = 0;  // per rank; 0: the machine's cores shared out evenly, at least one
+  int64_t threads = 0;  // per rank; 0: the machine's cores shared out evenly, at least one
   Backend backend = Backend::kCpu;
   kernels::Numerics numerics = kernels::Numerics::kExact;
   kernels::KernelOptions kernels;

@@ -180,7 +180,7 @@ Status CheckBackend(const plan::Layout& layout, Backend backend) {
 }
 
 int ThreadsPerRank(const EngineOptions& options, int64_t ranks) {
-  if (options.threads > 0) return options.threads;
+  if (options.threads > 0) return static_cast<int>(options.threads);
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency() / ranks));
 }
 

@@ -5,6 +5,9 @@
 #include <fmt/ranges.h>
 #include <hwy/targets.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/str.h"
 #include "kernels/reference.h"
 
@@ -70,6 +73,17 @@ std::vector<RowAnswer> Explain(const Target& target, const KernelOptions& option
     answers.push_back({std::string(row.name), taken, reason});
   }
   return answers;
+}
+
+// A row that was forced and that there is not.
+Error WrongForce(const Target& target, const std::pair<const std::string, std::string>& force) {
+  std::string expected = "a kernel family such as gemm";
+  for (const std::vector<std::string>& rows : RunnableRows(target)) {
+    if (rows.empty() || rows[0].substr(0, rows[0].find('/')) != force.first) continue;
+    expected = fmt::format("a row of {} that this machine runs, {}", force.first, fmt::join(rows, ", "));
+  }
+  return MakeError(Code::kUsage, fmt::format("--force: expected {}, found \"{}={}\"; see trivet doctor", expected,
+                                             Quote(force.first), Quote(force.second)));
 }
 
 }  // namespace
@@ -154,15 +168,23 @@ Result<Kernels> SelectKernels(Target target, const KernelOptions& options) {
     left.erase(force);
   });
   if (chosen.gemm == nullptr) {
-    return MakeError(Code::kUsage, fmt::format("kernel rows: expected a build with {}, found one without; build where "
+    return MakeError(Code::kUsage, fmt::format("--backend: expected a build with {}, found one without; build where "
                                                "its compiler is, or choose --backend cpu",
                                                BackendName(target.backend)));
   }
   if (known && left.empty()) return chosen;
-  const std::string found = known ? fmt::format("{}={}", left.begin()->first, left.begin()->second) : options.rows;
-  return MakeError(Code::kUsage, fmt::format("kernel rows: expected rows this machine runs ({}), found \"{}\"; choose "
-                                             "one of them",
-                                             RunnableRows(target), Quote(found)));
+  if (known) return WrongForce(target, *left.begin());
+  std::vector<std::string> names;  // without their families, each once
+  for (const std::vector<std::string>& rows : RunnableRows(target)) {
+    for (const std::string& row : rows) {
+      std::string name = row.substr(row.find('/') + 1);
+      if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+    }
+  }
+  return MakeError(Code::kUsage,
+                   fmt::format("--rows: expected a name of rows that this machine runs, {}, found \"{}\"; "
+                               "choose one of them",
+                               fmt::join(names, ", "), Quote(options.rows)));
 }
 
 Result<std::vector<RowAnswer>> ExplainRows(Target target, const KernelOptions& options, const std::string& family) {

@@ -59,7 +59,7 @@ struct KernelOptions {
 };
 
 /// Chooses a row for every family.
-/// Errors:  kUsage when a name exists nowhere or the target cannot run it: lists what can.
+/// Errors:  kUsage when a name exists nowhere or the target cannot run it: names --rows or --force, and what can.
 Result<Kernels> SelectKernels(Target target, const KernelOptions& options);
 
 /// Row names of every family that `target` can run, in preference order.

@@ -186,7 +186,8 @@ Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
     return MakeError(Code::kUsage, fmt::format("--dp: expected 1 to {} replicas, found {}; choose another", kMaxRanks,
                                                options.replicas));
   }
-  if (stages < 1) return MakeError(Code::kUsage, fmt::format("--pp: expected 1 stage or more, found {}", stages));
+  if (stages < 1)
+    return MakeError(Code::kUsage, fmt::format("--pp: expected 1 stage or more, found {}; choose another", stages));
   if (stages > layers) {
     return MakeError(Code::kInfeasible, fmt::format("--pp: expected at most {} stages, one for each layer, found {}; "
                                                     "use fewer",
@@ -194,10 +195,11 @@ Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
   }
   TRY(CheckContext(options));
   if (options.ranks * options.context * stages * options.replicas > kMaxRanks) {
-    return MakeError(Code::kUsage,
-                     fmt::format("ranks: expected at most {}, found {} replicas of {} stages of {} shares of sequences "
-                                 "of {}; use fewer",
-                                 kMaxRanks, options.replicas, stages, options.context, options.ranks));
+    return MakeError(
+        Code::kUsage,
+        fmt::format("--ranks: expected at most {}, found {} replicas of {} stages of {} shares of sequences "
+                    "of {}; use fewer",
+                    kMaxRanks, options.replicas, stages, options.context, options.ranks));
   }
   if (options.stage_layers.empty()) return {};
   int64_t sum = 0, least = 1;
@@ -213,12 +215,12 @@ Status CheckWorld(const Geometry& geometry, const LayoutOptions& options) {
 
 Status CheckOptions(const Geometry& geometry, const LayoutOptions& options) {
   if (options.ranks < 1 || options.ranks > kMaxRanks) {
-    return MakeError(Code::kUsage, fmt::format("ranks: expected 1 to {}, found {}; choose another rank count",
+    return MakeError(Code::kUsage, fmt::format("--ranks: expected 1 to {}, found {}; choose another rank count",
                                                kMaxRanks, options.ranks));
   }
   TRY(CheckWorld(geometry, options));
   if (options.pad_to < 0 || options.pad_to > kMaxRanks) {
-    return MakeError(Code::kUsage, fmt::format("pad_to: expected 0 (no padding) to {}, found {}; choose another",
+    return MakeError(Code::kUsage, fmt::format("--pad-to: expected 0 (no padding) to {}, found {}; choose another",
                                                kMaxRanks, options.pad_to));
   }
   std::vector<std::string> present;
@@ -357,26 +359,27 @@ int64_t Layout::RankAt(const RankPlace& place) const {
 
 Status ParseCuts(const std::string& text, LayoutOptions* options) {
   if (text.empty()) return {};
-  TRY_ASSIGN(const std::vector<std::string> pieces, ParseList(text, "cuts"));
+  TRY_ASSIGN(const std::vector<std::string> pieces, ParseList(text, "--cut"));
   for (const std::string& piece : pieces) {
     const size_t equals = piece.find('=');
     if (equals == std::string::npos) {
-      return MakeError(Code::kUsage, fmt::format("cuts: expected pieces such as attn=pad, found \"{}\"; write axis=cut",
-                                                 Quote(piece)));
+      return MakeError(
+          Code::kUsage,
+          fmt::format("--cut: expected pieces such as attn=pad, found \"{}\"; write axis=cut", Quote(piece)));
     }
     const std::string axis = piece.substr(0, equals);
     const std::string word = piece.substr(equals + 1);
     const std::vector<std::string> words = CutWords(axis);
     if (words.empty()) {
-      return MakeError(Code::kUsage, fmt::format("cuts: expected an axis of {}, found \"{}\"; name one of those",
+      return MakeError(Code::kUsage, fmt::format("--cut: expected an axis of {}, found \"{}\"; name one of those",
                                                  fmt::join(AxisNames(), ", "), Quote(axis)));
     }
     if (std::find(words.begin(), words.end(), word) == words.end()) {
-      return MakeError(Code::kUsage, fmt::format("cuts: expected for {} one of {}, found \"{}\"; use one of those",
+      return MakeError(Code::kUsage, fmt::format("--cut: expected for {} one of {}, found \"{}\"; use one of those",
                                                  axis, fmt::join(words, ", "), Quote(word)));
     }
     if (!options->cuts.emplace(axis, word).second) {
-      return MakeError(Code::kUsage, fmt::format("cuts: expected each axis once, found {} twice; keep one", axis));
+      return MakeError(Code::kUsage, fmt::format("--cut: expected each axis once, found {} twice; keep one", axis));
     }
   }
   return Status();

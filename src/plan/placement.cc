@@ -57,14 +57,14 @@ Status CheckAsked(int64_t experts, int64_t ep_size, const PlacementLabel& label)
   const struct {
     const char* what;
     int64_t found;
-  } rows[] = {{"experts", experts}, {"ep", ep_size}};
+  } rows[] = {{"--experts", experts}, {"--ep", ep_size}};
   for (const auto& row : rows) {
     if (row.found >= 1 && row.found <= kMostExperts) continue;
     return MakeError(Code::kUsage, fmt::format("{}: expected 1 to {}, found {}; choose another count", row.what,
                                                kMostExperts, row.found));
   }
   if (IsUtf8(label.version)) return {};  // a file holds nothing else
-  return MakeError(Code::kUsage, fmt::format("version label: expected UTF-8, found \"{}\"; choose another label",
+  return MakeError(Code::kUsage, fmt::format("--label: expected UTF-8, found \"{}\"; choose another label",
                                              Quote(RepairUtf8(label.version))));
 }
 

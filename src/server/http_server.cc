@@ -158,7 +158,7 @@ class HttpServer::Impl : public httplib::Server {
     });
     set_payload_max_length(static_cast<size_t>(kBodyLimits.max_bytes));
     errno = 0;
-    port_ = options_.port == 0 ? bind_to_any_port(options_.host) : options_.port;
+    port_ = options_.port == 0 ? bind_to_any_port(options_.host) : static_cast<int>(options_.port);
     if (port_ < 0 || (options_.port != 0 && !bind_to_port(options_.host, port_))) {
       return MakeError(Code::kIo, fmt::format("{}:{}: expected an address to listen on, found: {}; choose another with "
                                               "--host and --port",

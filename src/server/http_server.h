@@ -14,7 +14,7 @@ namespace trivet::server {
 /// Where to listen and whom to let in.
 struct HttpOptions {
   std::string host = "127.0.0.1";
-  int port = 8000;      // 0: any free one
+  int64_t port = 8000;  // 0: any free one
   std::string api_key;  // what "Authorization: Bearer" must carry; empty: nothing
 };
 

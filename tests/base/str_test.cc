@@ -6,6 +6,8 @@
 #include <sys/stat.h>
 
 #include <limits>
+#include <map>
+#include <string>
 
 #include "tests/io/temp_dir.h"
 
@@ -68,6 +70,25 @@ TEST(ParseInt, TakesTheWholeText) {
     ASSERT_FALSE(parsed.ok()) << text;
     EXPECT_EQ(parsed.error().code, Code::kUsage);
     EXPECT_THAT(parsed.error().message, HasSubstr("--n: expected an integer, found \"" + std::string(text) + "\""));
+  }
+}
+
+TEST(ParseSize, TakesAWholeNumberAndAUnit) {
+  for (const auto& [text, bytes] : std::map<std::string, int64_t>{{"0", 0},
+                                                                  {"17", 17},
+                                                                  {"17b", 17},
+                                                                  {"64G", 64'000'000'000},
+                                                                  {"64 GB", 64'000'000'000},
+                                                                  {"2kb", 2000},
+                                                                  {"2KiB", 2048},
+                                                                  {"2mi", 2 << 20},
+                                                                  {"7EiB", int64_t{7} << 60},
+                                                                  {"9223372036854775807", INT64_MAX}}) {
+    EXPECT_EQ(ParseSize(text), bytes) << text;
+  }
+  for (const char* text : {"", "G", "zzz", "-1", "1.5G", "1e30G", "5Q", "5 G x", "5bb", "5Gx", "5i", "8EiB", "+5", " 5",
+                           "9223372036854775808", "99999999999G"}) {
+    EXPECT_EQ(ParseSize(text), std::nullopt) << text;
   }
 }
 

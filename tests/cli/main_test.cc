@@ -250,7 +250,7 @@ TEST_F(Program, WhatIsNoMapOfExpertsIsRefused) {
   Refused("placement", 2, {"subcommand"});
   Refused("placement make --experts 4 --label \"$(printf '\\377')\"", 2, {"label", "UTF-8"});
   Refused("placement make --experts 4 --seed 5", 2, {"--seed", "--random"});
-  Refused("placement make --experts 99999999999999999999", 2, {"--experts", "found 99999999999999999999"});
+  Refused("placement make --experts 99999999999999999999", 2, {"--experts", "found \"99999999999999999999\""});
   for (const std::string ranks : {"17", "-1"}) {
     Refused("placement check " + good + " --ranks " + ranks, 2, {"--ranks", "1 to 16", "found " + ranks});
   }
@@ -345,7 +345,7 @@ TEST_F(Program, PlanSizesRanksByTheMemoryThatIsMeant) {
               testing::AnyOf(HasSubstr(" available (GPUs), at most "), HasSubstr("or say with --memory how much")));
   EXPECT_THAT(Run("plan demo --memory 1M").out, HasSubstr("not on this machine: "));
   Refused("plan demo --memory 2X", 2, {"--memory"});
-  Refused("plan demo --memory -1", 2, {"--memory", "found -1"});
+  Refused("plan demo --memory -1", 2, {"--memory", "found \"-1\""});
   const auto tokens = [&](const std::string& dtype) {
     const Outcome plan = Run("plan demo --memory 140M --json --kv-cache-dtype " + dtype);
     return ParseJson(plan.out, "plan")->at("memory").at("kv_tokens").get<int64_t>();

@@ -77,6 +77,17 @@ TEST(ExplainRows, GivesAReasonForEveryRow) {
   EXPECT_EQ(ExplainRows(CpuTarget(), {}, "gem").error().code, Code::kUsage);
 }
 
+TEST(SelectKernels, WhatIsNoRowIsToldWithThoseThatAre) {
+  const auto refusal = [](const KernelOptions& options) { return SelectKernels(CpuTarget(), options).error().message; };
+  const std::string rows = refusal({"zzz", {}});
+  EXPECT_THAT(rows,
+              AllOf(HasSubstr("--rows: expected a name of rows"), HasSubstr("ref, "), HasSubstr("found \"zzz\"")));
+  EXPECT_LT(rows.size(), 200U) << "each name once: " << rows;
+  EXPECT_THAT(refusal({"", {{"gemm", "zzz"}}}),
+              AllOf(HasSubstr("--force: expected a row of gemm"), HasSubstr(", gemm/ref,"), HasSubstr("\"gemm=zzz\"")));
+  EXPECT_THAT(refusal({"", {{"gem", "gemm/ref"}}}), HasSubstr("--force: expected a kernel family such as gemm, found"));
+}
+
 TEST(SelectKernels, DefaultsToTheFirstRunnableRowOfEveryFamily) {
   const Result<Kernels> chosen = SelectKernels(CpuTarget(), {});
   ASSERT_TRUE(chosen.ok());
@@ -138,7 +149,7 @@ TEST(SelectKernels, NamesThatExistNowhereAreUsageErrors) {
     const Result<Kernels> chosen = SelectKernels(CpuTarget(), options);
     ASSERT_FALSE(chosen.ok()) << found;
     EXPECT_EQ(chosen.error().code, Code::kUsage);
-    EXPECT_THAT(chosen.error().message, AllOf(HasSubstr(std::string("found ") + found), HasSubstr("gemm/ref")));
+    EXPECT_THAT(chosen.error().message, AllOf(HasSubstr(std::string("found ") + found), HasSubstr("expected ")));
   }
 }
 

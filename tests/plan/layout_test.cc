@@ -311,8 +311,8 @@ TEST(Layout, BadOptionsAreNamed) {
     const char* text;
   } cases[] = {{0, 0, {}, Code::kUsage, "expected 1 to 16, found 0"},
                {17, 0, {}, Code::kUsage, "found 17"},
-               {2, -1, {}, Code::kUsage, "pad_to"},
-               {2, 17, {}, Code::kUsage, "pad_to"},
+               {2, -1, {}, Code::kUsage, "--pad-to"},
+               {2, 17, {}, Code::kUsage, "--pad-to"},
                {2, 0, {{"mlp", "pad"}}, Code::kUsage, "this model has the axes attn, gdn, experts, shared, vocab"},
                {2, 0, {{"x\n", "pad"}}, Code::kUsage, "x\\x0a"},
                {2, 0, {{"vocab", "whole"}}, Code::kUsage, "expected one of uneven, pad, replicate"},

@@ -188,7 +188,7 @@ TEST(Placement, ALabelThatIsNotUtf8IsRefused) {
         Placement::FromLogicalToPhysical({0}, {}, label)}) {
     ASSERT_FALSE(made.ok());
     EXPECT_EQ(made.error().code, Code::kUsage);
-    EXPECT_THAT(made.error().message, HasSubstr("version label: expected UTF-8"));
+    EXPECT_THAT(made.error().message, HasSubstr("--label: expected UTF-8"));
   }
 }
 
