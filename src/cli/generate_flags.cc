@@ -151,8 +151,7 @@ Result<engine::GenerationRequest> BaseRequest(const GenerateFlags& flags, const 
   request.ignore_eos = flags.ignore_eos;
   if (const Status valid = sampling::Validate(params); !valid.ok()) {
     std::string key = valid.error().message;  // "top_p: ...", a flag's, since the model's own have been looked at
-    const size_t end = key.find(':');
-    std::replace(key.begin(), key.begin() + static_cast<std::ptrdiff_t>(end), '_', '-');
+    std::replace(key.begin(), std::find(key.begin(), key.end(), ':'), '_', '-');
     return MakeError(Code::kUsage, "--" + key);
   }
   if (flags.compare_ranks < 0 || flags.compare_ranks > plan::kMaxRanks) {
