@@ -250,6 +250,7 @@ struct GroupPart {
 
   __device__ void AwaitStage() { AwaitPhase(shared.filled[stage.number], stage.parity); }
   __device__ void LeaveStage() {
+    __syncwarp();  // one lane speaks for all, which have read their scales
     if (threadIdx.x == 0) ArriveAt(shared.emptied[stage.number]);
     stage.Next();
   }
