@@ -88,15 +88,17 @@ void DownloadPinned(void* pinned, const void* from, int64_t bytes) {
   Expect(cudaMemcpyAsync(pinned, from, Size(bytes), cudaMemcpyDeviceToHost, cudaStreamPerThread), "copy to the host");
 }
 
-void* MakePinned(int64_t bytes) {
-  void* memory = nullptr;
-  Expect(cudaHostAlloc(&memory, Size(bytes), cudaHostAllocPortable), "page-locked memory");
-  return memory;
+void UploadPinned(void* to, const void* pinned, int64_t bytes) {
+  Wait();
+  Expect(cudaMemcpyAsync(to, pinned, Size(bytes), cudaMemcpyHostToDevice, cudaStreamPerThread), "copy to the device");
 }
 
-void FreePinned(void* memory) {
-  if (memory != nullptr) Expect(cudaFreeHost(memory), "freeing page-locked memory");
+void* MakePinned(int64_t bytes, std::string* why) {
+  void* memory = nullptr;
+  return Explain(cudaHostAlloc(&memory, Size(bytes), cudaHostAllocPortable), why) ? memory : nullptr;
 }
+
+void FreePinned(void* memory) { Expect(cudaFreeHost(memory), "freeing page-locked memory"); }
 
 void Copy(void* to, const void* from, int64_t bytes) {
   Expect(cudaMemcpyAsync(to, from, Size(bytes), cudaMemcpyDeviceToDevice, cudaStreamPerThread), "copy on the device");

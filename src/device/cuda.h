@@ -29,7 +29,10 @@ void Upload(void* to, const void* from, int64_t bytes);
 void Download(void* to, const void* from, int64_t bytes);
 /// Asks for a copy into memory that MakePinned gave; it is there after Wait.
 void DownloadPinned(void* pinned, const void* from, int64_t bytes);
-void* MakePinned(int64_t bytes);
+/// Asks for a copy from such memory, when everything else has happened.
+void UploadPinned(void* to, const void* pinned, int64_t bytes);
+/// Null with the reason in `why` where there is none.
+void* MakePinned(int64_t bytes, std::string* why);
 void FreePinned(void* memory);
 void Copy(void* to, const void* from, int64_t bytes);
 void Zero(void* at, int64_t bytes);

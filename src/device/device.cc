@@ -29,7 +29,7 @@ Result<Device> Device::Open(Backend backend, int64_t rank) {
   device.backend_ = backend;
   device.level_ = opened.level;
   // Before any kernel waits for another rank, which making it might have to wait for.
-  device.pinned_ = std::shared_ptr<void>(cuda::MakePinned(kPinnedBytes), cuda::FreePinned);  // shared_ptr: device.h
+  TRY_ASSIGN(device.pinned_, device.MakePageLocked(kPinnedBytes));
   opened.name.copy(device.name_, sizeof(device.name_) - 1);
   return device;
 }
@@ -38,6 +38,27 @@ void Device::Upload(void* to, const void* from, int64_t bytes) const {
   if (bytes == 0) return;
   backend_ == Backend::kCpu ? static_cast<void>(std::memcpy(to, from, static_cast<size_t>(bytes)))
                             : cuda::Upload(to, from, bytes);
+}
+
+Result<std::shared_ptr<std::byte>> Device::MakePageLocked(int64_t bytes) const {
+  if (backend_ == Backend::kCpu) {
+    return std::shared_ptr<std::byte>(new std::byte[static_cast<size_t>(bytes)], std::default_delete<std::byte[]>());
+  }
+  std::string why;
+  void* memory = cuda::MakePinned(bytes, &why);
+  if (memory == nullptr) {
+    return MakeError(Code::kCapacity,
+                     fmt::format("page-locked memory: expected {} of it, found: {}; end other programs "
+                                 "that lock memory, or raise the limit",
+                                 HumanBytes(static_cast<double>(bytes)), why));
+  }
+  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), cuda::FreePinned);
+}
+
+void Device::UploadPageLocked(void* to, const void* from, int64_t bytes) const {
+  if (bytes == 0) return;
+  backend_ == Backend::kCpu ? static_cast<void>(std::memcpy(to, from, static_cast<size_t>(bytes)))
+                            : cuda::UploadPinned(to, from, bytes);
 }
 
 void Device::Download(void* to, const void* from, int64_t bytes) const {
@@ -51,7 +72,7 @@ void Device::Download(std::span<const Piece> pieces) const {
   int64_t all = 0;
   for (const Piece& piece : pieces) all += place_of(piece.bytes);
   const bool pinned = backend_ == Backend::kCuda && all <= kPinnedBytes;
-  auto* place = static_cast<std::byte*>(pinned_.get());
+  std::byte* place = pinned_.get();
   for (const Piece& piece : pieces) {
     if (piece.bytes == 0) continue;
     if (backend_ == Backend::kCpu) {
@@ -65,7 +86,7 @@ void Device::Download(std::span<const Piece> pieces) const {
   }
   if (!pinned || all == 0) return;
   cuda::Wait();
-  place = static_cast<std::byte*>(pinned_.get());
+  place = pinned_.get();
   for (const Piece& piece : pieces) {
     if (piece.bytes > 0) std::memcpy(piece.to, place, static_cast<size_t>(piece.bytes));
     place += place_of(piece.bytes);

@@ -40,6 +40,12 @@ class Device {
 
   /// Host bytes to the device. `from` may change as soon as this returns.
   void Upload(void* to, const void* from, int64_t bytes) const;
+  /// Page-locked memory of the host, from which UploadPageLocked copies while the caller goes on; on the processor
+  /// ordinary memory. shared_ptr: who frees it depends on the backend.  Errors: kCapacity.
+  Result<std::shared_ptr<std::byte>> MakePageLocked(int64_t bytes) const;
+  /// Upload from such memory: it waits for what was asked for before, and not for this copy. Until it is waited for, by
+  /// Wait or the next one, `from` stays as it is.
+  void UploadPageLocked(void* to, const void* from, int64_t bytes) const;
   /// Device bytes to the host, which has them when this returns.
   void Download(void* to, const void* from, int64_t bytes) const;
   /// Several of these, for which it waits once if they are short.
@@ -63,7 +69,7 @@ class Device {
   int64_t level_ = 0;
   char name_[64] = {};
   // Page-locked, for short copies to the host. shared_ptr: a Device is copied to whoever uses it.
-  std::shared_ptr<void> pinned_;
+  std::shared_ptr<std::byte> pinned_;
 };
 
 }  // namespace trivet::device

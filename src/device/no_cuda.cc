@@ -16,7 +16,8 @@ void Free(void*) { CHECK_MSG(false, "no CUDA"); }
 void Upload(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Download(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void DownloadPinned(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
-void* MakePinned(int64_t) { CHECK_MSG(false, "no CUDA"); }
+void UploadPinned(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
+void* MakePinned(int64_t, std::string*) { CHECK_MSG(false, "no CUDA"); }
 void FreePinned(void*) { CHECK_MSG(false, "no CUDA"); }
 void Copy(void*, const void*, int64_t) { CHECK_MSG(false, "no CUDA"); }
 void Zero(void*, int64_t) { CHECK_MSG(false, "no CUDA"); }

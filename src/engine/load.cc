@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstring>
+#include <memory>
 #include <semaphore>
 #include <thread>
 
@@ -18,6 +21,21 @@
 namespace trivet::engine {
 namespace {
 
+// Bytes [begin, begin + bytes) of a tensor's buffer that are put together at once: some tiles, or all of it.
+struct Band {
+  model::LoadedTensor* tensor = nullptr;
+  int64_t begin = 0, bytes = 0;
+};
+
+// Where a band is put together.
+struct BandPlace {
+  std::byte* data = nullptr;
+  int64_t begin = 0;
+
+  // The byte at `offset` of the tensor's buffer.
+  std::byte* At(int64_t offset) const { return data + (offset - begin); }
+};
+
 // A run of rows and columns of one slice that fits a staging buffer, widened to whole storage units: the bytes
 // [offset, offset + bytes) of the source, in which row i's columns begin at i * row_stride.
 struct Piece {
@@ -25,6 +43,7 @@ struct Piece {
   const plan::Slice* slice = nullptr;
   model::LoadedTensor* tensor = nullptr;
   const model::LoadedPart* part = nullptr;  // null for vectors
+  size_t band = 0;
   int64_t offset = 0, bytes = 0;
   int64_t row_stride = 0;
   int64_t row = 0, rows = 0;  // of the slice
@@ -73,9 +92,9 @@ int64_t PhaseOf(const StoredTensor& stored, const checkpoint::StoredWeight& weig
   return phase < 0 ? phase + unit : phase;
 }
 
-// Cuts a slice into pieces. Rows that are wanted whole, or nearly, are read in one go with what lies between them;
-// narrow columns of long rows are read row by row.
-void AddPieces(const Piece& model, std::vector<Piece>* pieces) {
+// Cuts rows [row, row_end) of a slice into pieces. Rows that are wanted whole, or nearly, are read in one go with what
+// lies between them; narrow columns of long rows are read row by row.
+void AddPieces(const Piece& model, int64_t row, int64_t row_end, std::vector<Piece>* pieces) {
   const checkpoint::StoredWeight& source = *model.source;
   const plan::Slice& slice = *model.slice;
   const int64_t unit = UnitColumns(source), last = slice.src_col + (slice.cols - 1) * slice.col_step + 1;
@@ -86,11 +105,11 @@ void AddPieces(const Piece& model, std::vector<Piece>* pieces) {
   // A row longer than a staging buffer goes in parts, if it may.
   const int64_t units_at_once = std::max<int64_t>(1, kStagingBytes / std::max<int64_t>(1, CodeBytes(source, unit)));
   const int64_t cols_at_once = model.in_order ? std::min(end - begin, units_at_once * unit) : end - begin;
-  for (int64_t row = 0; row < slice.rows; row += rows_at_once) {
+  for (; row < row_end; row += rows_at_once) {
     for (int64_t col = begin; col < end; col += cols_at_once) {
       Piece piece = model;
       piece.row = row;
-      piece.rows = std::min(rows_at_once, slice.rows - row);
+      piece.rows = std::min(rows_at_once, row_end - row);
       piece.col = col;
       piece.cols = std::min(cols_at_once, end - col);
       piece.row_stride = row_stride;
@@ -104,7 +123,7 @@ void AddPieces(const Piece& model, std::vector<Piece>* pieces) {
 // Puts pieces where they belong: vectors as float32, matrices as their format stores them.
 class Store {
  public:
-  explicit Store(const checkpoint::Checkpoint& checkpoint) : checkpoint_(checkpoint) {}
+  Store(const checkpoint::Checkpoint& checkpoint, const BandPlace& place) : checkpoint_(checkpoint), place_(place) {}
 
   // Rows [begin, end) of the piece. Rows of different calls meet in no byte, so threads may share a piece.
   Status Put(const Piece& piece, std::span<const std::byte> bytes, int64_t begin, int64_t end) {
@@ -136,9 +155,9 @@ class Store {
     int64_t count = 0;
   };
 
-  static void PutColumns(const Piece& piece, int64_t row, int64_t k, const Columns& columns) {
+  void PutColumns(const Piece& piece, int64_t row, int64_t k, const Columns& columns) const {
     const int64_t at = row - piece.part->row, tile_bytes = piece.tensor->Packed(*piece.part).tile_bytes();
-    std::byte* tile = piece.tensor->buffer.data() + piece.part->offset + at / kernels::kTileRows * tile_bytes;
+    std::byte* tile = place_.At(piece.part->offset + at / kernels::kTileRows * tile_bytes);
     kernels::FormatRow(piece.part->format).store(columns.bytes.data(), columns.count, tile, at % kernels::kTileRows, k);
   }
 
@@ -147,13 +166,12 @@ class Store {
     values_.resize(static_cast<size_t>(piece.cols));
     TRY(quant::DecodeToFloat(piece.source->weight->dtype, row, values_));
     if (piece.source->weight->negated_exp) TRY(UndoNegatedExp(piece.source->weight->name));
-    const std::span<float> out = piece.tensor->buffer.As<float>();
+    auto* const out = reinterpret_cast<float*>(place_.At(0));
     for (int64_t j = 0; j * slice.col_step < piece.cols; ++j) {
       const int64_t col = (piece.col - slice.src_col) / slice.col_step + j;
       const int64_t dst_row = slice.dst_row + (slice.transposed ? col : i);
       const int64_t dst_col = slice.dst_col + (slice.transposed ? i : col);
-      out[static_cast<size_t>(dst_row * piece.tensor->cols + dst_col)] =
-          values_[static_cast<size_t>(j * slice.col_step)];
+      out[dst_row * piece.tensor->cols + dst_col] = values_[static_cast<size_t>(j * slice.col_step)];
     }
     return {};
   }
@@ -191,17 +209,19 @@ class Store {
   }
 
   const checkpoint::Checkpoint& checkpoint_;
+  BandPlace place_;
   RowBlocks blocks_;
   std::vector<float> values_;
 };
 
 // Stores a piece with all threads; the error is that of the first rows that have one.
 Status PutPiece(const checkpoint::Checkpoint& checkpoint, const Piece& piece, std::span<const std::byte> bytes,
-                ThreadPool* pool) {
-  const int64_t grain = std::max<int64_t>(kernels::kTileRows, piece.rows / (4 * pool->size()));
+                const BandPlace& place, ThreadPool* pool) {
+  // Less than half a tile would have threads write to one line of the cache.
+  const int64_t grain = std::max(kernels::kTileRows / 2, piece.rows / (4 * pool->size()));
   std::vector<Status> status(static_cast<size_t>((piece.rows + grain - 1) / grain));
   pool->ParallelFor(piece.rows, grain, [&](int64_t begin, int64_t end) {
-    status[static_cast<size_t>(begin / grain)] = Store(checkpoint).Put(piece, bytes, begin, end);
+    status[static_cast<size_t>(begin / grain)] = Store(checkpoint, place).Put(piece, bytes, begin, end);
   });
   for (Status& one : status) TRY(std::move(one));
   return {};
@@ -276,7 +296,8 @@ std::vector<model::LoadedPart> PartsOf(const StoredTensor& stored, const StoredW
 }
 
 // Allocates a local tensor: zeros are the neutral fill of every format in the table.
-Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWeights& weights, Backend backend) {
+Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWeights& weights,
+                                     const device::Device& device) {
   constexpr int64_t kAlignment = 64;
   const plan::LocalTensor& local = stored.local;
   model::LoadedTensor tensor;
@@ -286,25 +307,15 @@ Result<model::LoadedTensor> Allocate(const StoredTensor& stored, const StoredWei
   tensor.leaf = local.leaf;
   int64_t bytes = local.rows * local.cols * static_cast<int64_t>(sizeof(float));
   if (local.role != plan::Role::kVector) {
-    tensor.parts = PartsOf(stored, weights, backend);
+    tensor.parts = PartsOf(stored, weights, device.backend());
     bytes = 0;
     for (model::LoadedPart& part : tensor.parts) {
       part.offset = bytes;
       bytes += (tensor.Packed(part).bytes() + kAlignment - 1) / kAlignment * kAlignment;
     }
   }
-  TRY_ASSIGN(tensor.buffer, device::Buffer::Make(device::Device(), bytes, local.name));
+  TRY_ASSIGN(tensor.buffer, device::Buffer::Make(device, bytes, local.name));
   return tensor;
-}
-
-// A tensor is put together on the host, where its pages are taken as they are written, and then goes where kernels are.
-Status MoveToDevice(const device::Device& device, model::LoadedTensor* tensor) {
-  if (device.backend() == Backend::kCpu) return {};
-  const int64_t bytes = tensor->buffer.bytes();
-  TRY_ASSIGN(device::Buffer there, device::Buffer::Make(device, bytes, "weights"));
-  device.Upload(there.data(), tensor->buffer.data(), bytes);
-  tensor->buffer = std::move(there);
-  return {};
 }
 
 // The part that a slice's rows belong to; null for vectors.
@@ -315,39 +326,117 @@ const model::LoadedPart* PartOf(const model::LoadedTensor& tensor, const plan::S
   return nullptr;
 }
 
+// All pieces of a shard, band after band.
+struct Work {
+  std::vector<Band> bands;
+  std::vector<Piece> pieces;
+
+  // What rows [row, row_end) of `tensor` need, which are a band.
+  void Add(const StoredTensor& stored, const StoredWeights& weights, const Band& band, int64_t row, int64_t row_end) {
+    for (const plan::Slice& slice : stored.local.slices) {
+      Piece piece;
+      piece.source = &weights.at(slice.source);
+      piece.slice = &slice;
+      piece.tensor = band.tensor;
+      piece.part = PartOf(*band.tensor, slice);
+      piece.band = bands.size();
+      piece.in_order = stored.KeepsOrder(slice);
+      const bool all = slice.transposed;  // such tensors are one band
+      const int64_t begin = all ? 0 : std::max<int64_t>(0, row - slice.dst_row);
+      AddPieces(piece, begin, all ? slice.rows : std::min(slice.rows, row_end - slice.dst_row), &pieces);
+    }
+    if (!pieces.empty() && pieces.back().band == bands.size()) bands.push_back(band);
+  }
+  // The bands of a tensor: as many tiles as fit, where those that a row belongs to are known.
+  void Add(const StoredTensor& stored, const StoredWeights& weights, int64_t band_bytes, model::LoadedTensor* tensor) {
+    const auto& slices = stored.local.slices;
+    const bool turned = std::any_of(slices.begin(), slices.end(), [](const auto& slice) { return slice.transposed; });
+    if (band_bytes == 0 || tensor->parts.empty() || turned) {
+      return Add(stored, weights, {tensor, 0, tensor->buffer.bytes()}, 0, tensor->rows);
+    }
+    for (const model::LoadedPart& part : tensor->parts) {
+      const int64_t tile_bytes = tensor->Packed(part).tile_bytes(), tiles = tensor->Packed(part).tiles();
+      const int64_t at_once = std::max<int64_t>(1, band_bytes / tile_bytes);
+      for (int64_t tile = 0; tile < tiles; tile += at_once) {
+        const int64_t end = std::min(tile + at_once, tiles);
+        const Band band{tensor, part.offset + tile * tile_bytes, (end - tile) * tile_bytes};
+        Add(stored, weights, band, part.row + tile * kernels::kTileRows,
+            part.row + std::min(end * kernels::kTileRows, part.rows));
+      }
+    }
+  }
+};
+
+// Puts bands together, one after the other: where they stay, or in page-locked memory, from which they are copied while
+// the next one is put together.
+class Bands {
+ public:
+  Bands(const LoadTarget& target, const std::vector<Band>& bands) : target_(target), bands_(bands) {}
+  ~Bands() { target_.device.Wait(); }
+  Bands(const Bands&) = delete;
+  Bands& operator=(const Bands&) = delete;
+
+  Status Allocate() {
+    if (target_.band_bytes == 0 || bands_.empty()) return {};
+    int64_t most = 0;
+    for (const Band& band : bands_) most = std::max(most, band.bytes);
+    for (std::shared_ptr<std::byte>& memory : staging_) {
+      TRY_ASSIGN(memory, target_.device.MakePageLocked(most));
+    }
+    return {};
+  }
+  BandPlace Begin(size_t index) const {
+    const Band& band = bands_[index];
+    if (target_.band_bytes == 0) return {band.tensor->buffer.data(), 0};
+    std::byte* const data = staging_[index % 2].get();
+    constexpr int64_t kGrain = int64_t{1} << 20;
+    target_.pool->ParallelFor(band.bytes, kGrain, [data](int64_t begin, int64_t end) {
+      std::memset(data + begin, 0, static_cast<size_t>(end - begin));
+    });
+    return {data, band.begin};
+  }
+  void End(size_t index) const {
+    const Band& band = bands_[index];
+    if (target_.band_bytes == 0) return;
+    target_.device.UploadPageLocked(band.tensor->buffer.data() + band.begin, staging_[index % 2].get(), band.bytes);
+  }
+
+ private:
+  const LoadTarget& target_;
+  const std::vector<Band>& bands_;
+  std::shared_ptr<std::byte> staging_[2];  // shared_ptr: device.h
+};
+
 }  // namespace
 
 Result<model::LoadedTensors> LoadShard(const OpenedModel& model, const plan::ShardMap& map, const LoadTarget& target,
                                        const LoadProgress& progress, const LoadCheck& check) {
+  CHECK(target.band_bytes > 0 || target.device.backend() == Backend::kCpu);
   TRY_ASSIGN(const StoredWeights weights, FindWeights(model, map));
   model::LoadedTensors tensors;
-  std::vector<Piece> pieces;
+  Work work;
   int64_t total = 0, done = 0;
   std::vector<StoredTensor> stored_tensors;
   stored_tensors.reserve(map.tensors.size());
   for (const plan::LocalTensor& local : map.tensors) stored_tensors.push_back(InStoredOrder(local, weights));
   for (const StoredTensor& stored : stored_tensors) {
-    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights, target.device.backend()));
+    TRY_ASSIGN(model::LoadedTensor allocated, Allocate(stored, weights, target.device));
     model::LoadedTensor& tensor = tensors.emplace(stored.local.name, std::move(allocated)).first->second;
-    if (stored.local.slices.empty()) TRY(MoveToDevice(target.device, &tensor));
-    for (const plan::Slice& slice : stored.local.slices) {
-      Piece piece;
-      piece.source = &weights.at(slice.source);
-      piece.slice = &slice;
-      piece.tensor = &tensor;
-      piece.part = PartOf(tensor, slice);
-      piece.in_order = stored.KeepsOrder(slice);
-      AddPieces(piece, &pieces);
-    }
+    work.Add(stored, weights, target.band_bytes, &tensor);
   }
+  const std::vector<Piece>& pieces = work.pieces;
   for (const Piece& piece : pieces) total += piece.bytes;
+  Bands bands(target, work.bands);
+  TRY(bands.Allocate());
+  BandPlace place;
   ReadAhead reader(model.checkpoint, pieces);
   for (size_t i = 0; i < pieces.size(); ++i) {
+    const size_t band = pieces[i].band;
+    if (i == 0 || pieces[i - 1].band != band) place = bands.Begin(band);
     TRY_ASSIGN(const std::span<const std::byte> bytes, reader.Next(i));
-    TRY(PutPiece(model.checkpoint, pieces[i], bytes, target.pool));
+    TRY(PutPiece(model.checkpoint, pieces[i], bytes, place, target.pool));
     done += pieces[i].bytes;
-    const bool complete = i + 1 == pieces.size() || pieces[i + 1].tensor != pieces[i].tensor;
-    if (complete) TRY(MoveToDevice(target.device, pieces[i].tensor));
+    if (i + 1 == pieces.size() || pieces[i + 1].band != band) bands.End(band);
     if (progress) progress(done, total);
     if (check) TRY(check());
   }

@@ -15,8 +15,12 @@
 namespace trivet::engine {
 
 /// Bytes of one staging buffer. There are two, so that the next piece is read while the last one is stored; they are
-/// all the memory loading needs besides the shard itself.
-inline constexpr int64_t kStagingBytes = int64_t{4} << 20;
+/// all the memory loading needs besides the shard itself and, on a GPU, two bands.
+inline constexpr int64_t kStagingBytes = int64_t{8} << 20;
+
+/// Bytes that are put together on the host before they go to a GPU. There are two, so that one is copied while the next
+/// is put together.
+inline constexpr int64_t kBandBytes = int64_t{32} << 20;
 
 /// Called now and then with the bytes read so far and the bytes there are to read.
 using LoadProgress = std::function<void(int64_t done, int64_t total)>;
@@ -28,6 +32,8 @@ using LoadCheck = std::function<Status()>;
 struct LoadTarget {
   device::Device device;
   ThreadPool* pool = nullptr;
+  /// Most bytes of a band, or one tile; 0: weights are put together where they stay, as a processor lets.
+  int64_t band_bytes = 0;
 };
 
 /// Loads the tensors of `map` from the model's checkpoint: one more thread reads while those of the pool store.

@@ -157,7 +157,8 @@ Status RankWorker::Prepare(const LoadProgress& progress) {
     return MakeError(Code::kPeer,
                      fmt::format("rank {}: expected all ranks to load, found that one failed", world.rank()));
   };
-  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, {device_, &pool_}, progress, check));
+  const LoadTarget target{device_, &pool_, device_.backend() == Backend::kCpu ? 0 : kBandBytes};
+  TRY_ASSIGN(model::LoadedTensors tensors, LoadShard(opened_, map, target, progress, check));
   if (options_.fault.Hits(comm::FaultKind::kSplitK, rank)) SplitLeaves(&tensors);
   if (options_.fault.Hits(comm::FaultKind::kWrongSlot, rank)) SwapExperts(options_.fault.site, &tensors);
   if (options_.fault.Hits(comm::FaultKind::kWeightBit, rank)) FlipBit(options_.fault.site, device_, &tensors);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "checkpoint/writer.h"
 #include "plan/axis_rules.h"
@@ -70,10 +71,21 @@ void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, 
   EXPECT_EQ(wrong, 0) << local.name;
 }
 
-// Loads with three threads, which share the rows of a piece.
+// Loads with three threads, which share the rows of a piece; and once more in bands of a few tiles, as for a GPU, where
+// the same bytes must come.
 Result<model::LoadedTensors> LoadWithThreads(const OpenedModel& model, const plan::ShardMap& map) {
   ThreadPool pool(3);
-  return LoadShard(model, map, {{}, &pool}, {}, {});
+  Result<model::LoadedTensors> whole = LoadShard(model, map, {{}, &pool}, {}, {});
+  constexpr int64_t kFewTiles = 20000;
+  const Result<model::LoadedTensors> banded = LoadShard(model, map, {{}, &pool, kFewTiles}, {}, {});
+  EXPECT_EQ(whole.ok(), banded.ok());
+  if (!whole.ok()) return whole;
+  for (const auto& [name, tensor] : *whole) {
+    const device::Buffer &a = tensor.buffer, &b = banded->at(name).buffer;
+    EXPECT_EQ(a.bytes(), b.bytes());
+    EXPECT_TRUE(a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0) << name;
+  }
+  return whole;
 }
 
 // Every tensor of every rank, for every cut: uneven, padded, overlapping, replicated.
