@@ -40,10 +40,12 @@ void Device::Upload(void* to, const void* from, int64_t bytes) const {
                             : cuda::Upload(to, from, bytes);
 }
 
-Result<std::shared_ptr<std::byte>> Device::MakePageLocked(int64_t bytes) const {
-  if (backend_ == Backend::kCpu) {
-    return std::shared_ptr<std::byte>(new std::byte[static_cast<size_t>(bytes)], std::default_delete<std::byte[]>());
-  }
+void FreePageLocked::operator()(std::byte* memory) const {
+  backend == Backend::kCpu ? static_cast<void>(delete[] memory) : cuda::FreePinned(memory);
+}
+
+Result<PageLocked> Device::MakePageLocked(int64_t bytes) const {
+  if (backend_ == Backend::kCpu) return PageLocked(new std::byte[static_cast<size_t>(bytes)]);
   std::string why;
   void* memory = cuda::MakePinned(bytes, &why);
   if (memory == nullptr) {
@@ -52,7 +54,7 @@ Result<std::shared_ptr<std::byte>> Device::MakePageLocked(int64_t bytes) const {
                                  "that lock memory, or raise the limit",
                                  HumanBytes(static_cast<double>(bytes)), why));
   }
-  return std::shared_ptr<std::byte>(static_cast<std::byte*>(memory), cuda::FreePinned);
+  return PageLocked(static_cast<std::byte*>(memory), {backend_});
 }
 
 void Device::UploadPageLocked(void* to, const void* from, int64_t bytes) const {

@@ -2,6 +2,7 @@
 // The device of one rank: its memory, and transfers between it and the host. On the processor they are plain copies.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -11,6 +12,13 @@
 #include "base/result.h"
 
 namespace trivet::device {
+
+/// Memory of the host that a device copies from and to while the host goes on; on the processor, ordinary memory.
+struct FreePageLocked {
+  Backend backend = Backend::kCpu;
+  void operator()(std::byte* memory) const;
+};
+using PageLocked = std::unique_ptr<std::byte[], FreePageLocked>;
 
 /// One device. On CUDA every call belongs to the thread that opened it, whose default stream orders kernels and
 /// transfers; what fails there is a bug, except where a Result says otherwise.
@@ -40,9 +48,8 @@ class Device {
 
   /// Host bytes to the device. `from` may change as soon as this returns.
   void Upload(void* to, const void* from, int64_t bytes) const;
-  /// Page-locked memory of the host, from which UploadPageLocked copies while the caller goes on; on the processor
-  /// ordinary memory. shared_ptr: who frees it depends on the backend.  Errors: kCapacity.
-  Result<std::shared_ptr<std::byte>> MakePageLocked(int64_t bytes) const;
+  /// Page-locked memory, not filled.  Errors: kCapacity.
+  Result<PageLocked> MakePageLocked(int64_t bytes) const;
   /// Upload from such memory: it waits for what was asked for before, and not for this copy. Until it is waited for, by
   /// Wait or the next one, `from` stays as it is.
   void UploadPageLocked(void* to, const void* from, int64_t bytes) const;
@@ -69,7 +76,7 @@ class Device {
   int64_t level_ = 0;
   char name_[64] = {};
   // Page-locked, for short copies to the host. shared_ptr: a Device is copied to whoever uses it.
-  std::shared_ptr<std::byte> pinned_;
+  std::shared_ptr<std::byte[]> pinned_;
 };
 
 }  // namespace trivet::device

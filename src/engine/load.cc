@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cmath>
 #include <cstring>
-#include <memory>
 #include <semaphore>
 #include <thread>
 
@@ -380,7 +379,7 @@ class Bands {
     if (target_.band_bytes == 0 || bands_.empty()) return {};
     int64_t most = 0;
     for (const Band& band : bands_) most = std::max(most, band.bytes);
-    for (std::shared_ptr<std::byte>& memory : staging_) {
+    for (device::PageLocked& memory : staging_) {
       TRY_ASSIGN(memory, target_.device.MakePageLocked(most));
     }
     return {};
@@ -404,7 +403,7 @@ class Bands {
  private:
   const LoadTarget& target_;
   const std::vector<Band>& bands_;
-  std::shared_ptr<std::byte> staging_[2];  // shared_ptr: device.h
+  device::PageLocked staging_[2];
 };
 
 }  // namespace
