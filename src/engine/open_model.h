@@ -36,10 +36,9 @@ Result<std::string> ResolveModel(const std::string& model, const std::string& pr
 
 /// Reads config and headers of the model in `dir` and checks that every tensor the family needs is there in its exact
 /// shape and in a dtype that can be loaded.
-/// Errors:  those of the files; kInvalid or kNotFound names the first tensor that is wrong and how many more are.
 ///   dummy  without a value, the checkpoint in `dir`; with one, weights are made up in that format and config.json is
-///   all
-///          that `dir` needs
+///          all that `dir` needs
+/// Errors:  those of the files; kInvalid or kNotFound names the first tensor that is wrong and how many more are.
 Result<OpenedModel> OpenModel(const std::string& name, const std::string& dir,
                               const std::optional<checkpoint::DummyFormat>& dummy = {});
 

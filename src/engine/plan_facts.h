@@ -8,7 +8,7 @@
 
 namespace trivet::engine {
 
-/// Bytes of an average matrix element in the checkpoint, and of what caches of that kind keep.
+/// Bytes of an average matrix element of each part in the checkpoint, and of what caches of that kind keep.
 plan::ElementBytes BytesOf(const OpenedModel& model, cache::KvDtype kv_dtype);
 
 }  // namespace trivet::engine

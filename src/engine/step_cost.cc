@@ -42,11 +42,11 @@ sched::StepCost StepCostOf(const plan::Geometry& geometry, const plan::ElementBy
   const Result<plan::Layout> layout = plan::MakeLayout(geometry, {});
   CHECK_MSG(layout.ok(), layout.error().message);  // one rank has every model
   const plan::RankShard& whole = layout->shards.front();
-  const plan::ElementBytes elements{.matrix = 1};
+  const plan::ElementBytes elements{.matrix = plan::ElementBytes::Alike(1)};
   sched::StepCost cost;
   cost.work_per_byte = backend == Backend::kCpu ? kProcessorWorkPerByte : kGpuWorkPerByte;
   cost.token_work = 0;
-  cost.logits_work = plan::VocabBytes(geometry, geometry.vocab, elements);
+  cost.logits_work = plan::VocabBytes(geometry, geometry.vocab, 1);
   for (const plan::LayerGeometry& layer : geometry.layers) {
     if (plan::HasKv(layer.mixer)) {
       cost.token_work += plan::AttentionWeightBytes(geometry, whole.attention, elements);
@@ -59,11 +59,11 @@ sched::StepCost StepCostOf(const plan::Geometry& geometry, const plan::ElementBy
       cost.state_bytes += static_cast<double>(plan::StateBytes(geometry, whole.delta_net));
     }
     if (layer.channel_mixer == plan::ChannelMixer::kMlp) {
-      cost.token_work += plan::GatedMlpBytes(geometry, whole.mlp.width, elements);
+      cost.token_work += plan::GatedMlpBytes(geometry, whole.mlp.width, 1);
       continue;
     }
-    cost.token_work += plan::GatedMlpBytes(geometry, whole.shared.width, elements) +
-                       plan::ExpertStepBytes(geometry, whole.experts, elements);
+    cost.token_work +=
+        plan::GatedMlpBytes(geometry, whole.shared.width, 1) + plan::ExpertStepBytes(geometry, whole.experts, elements);
     cost.expert_bytes += plan::ExpertWeightBytes(geometry, whole.experts, bytes);
     cost.routed_share = static_cast<double>(geometry.moe.top_k) / static_cast<double>(geometry.moe.experts);
   }

@@ -218,9 +218,7 @@ AxisRule WidthAxis(const Geometry& geometry, const std::string& axis, int64_t wi
   rule.cuts = PlainCuts(
       fmt::format("{} channels", leaf), WidthUnits(width, leaf, pad_to),
       [=](int64_t, const Share& share, RankShard* shard) { shard->*part = MakeWidthShard(width, leaf, share); });
-  rule.weight = [&geometry, part](const RankShard& shard) {
-    return GatedMlpBytes(geometry, (shard.*part).width, ElementBytes{});
-  };
+  rule.weight = [&geometry, part](const RankShard& shard) { return GatedMlpBytes(geometry, (shard.*part).width, 2); };
   rule.price = Busiest(rule.weight);
   return rule;
 }
@@ -233,7 +231,7 @@ AxisRule VocabAxis(const Geometry& geometry, int64_t pad_to) {
                           const WidthShard rows = MakeWidthShard(vocab, kVocabTile, share);
                           shard->vocab = {rows.begin, rows.width, rows.real};
                         });
-  rule.weight = [&geometry](const RankShard& shard) { return VocabBytes(geometry, shard.vocab.rows, ElementBytes{}); };
+  rule.weight = [&geometry](const RankShard& shard) { return VocabBytes(geometry, shard.vocab.rows, 2); };
   rule.price = Busiest(rule.weight);
   return rule;
 }

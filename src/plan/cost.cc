@@ -50,9 +50,9 @@ std::vector<double> DenseParts(const Geometry& geometry, const RankShard& shard,
   const LayerCounts layers = CountLayers(geometry, shard.stage);
   return {static_cast<double>(layers.attention) * AttentionWeightBytes(geometry, shard.attention, bytes),
           static_cast<double>(layers.delta_net) * DeltaNetWeightBytes(geometry, shard.delta_net, bytes),
-          static_cast<double>(layers.moe) * GatedMlpBytes(geometry, shard.shared.width, bytes),
-          static_cast<double>(layers.mlp) * GatedMlpBytes(geometry, shard.mlp.width, bytes),
-          shard.stage.last ? VocabBytes(geometry, shard.vocab.rows, bytes) : 0};
+          static_cast<double>(layers.moe) * GatedMlpBytes(geometry, shard.shared.width, bytes.Of(StepPart::kExperts)),
+          static_cast<double>(layers.mlp) * GatedMlpBytes(geometry, shard.mlp.width, bytes.Of(StepPart::kMlp)),
+          shard.stage.last ? VocabBytes(geometry, shard.vocab.rows, bytes.Of(StepPart::kHead)) : 0};
 }
 
 RankBytes PriceRank(const Geometry& geometry, const RankShard& shard, const ElementBytes& bytes) {
@@ -68,7 +68,8 @@ RankBytes PriceRank(const Geometry& geometry, const RankShard& shard, const Elem
   if (moe_layers > 0) rank.Of(StepPart::kExperts) += moe_layers * ExpertStepBytes(geometry, shard.experts, bytes);
   // One table is looked up and multiplied by where both happen.
   const bool same_table = geometry.tied_head && shard.stage.last;
-  if (shard.stage.first() && !same_table) rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes);
+  if (shard.stage.first() && !same_table)
+    rank.resident += VocabBytes(geometry, shard.vocab.rows, bytes.Of(StepPart::kEmbed));
   return rank;
 }
 

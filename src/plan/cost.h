@@ -46,12 +46,21 @@ struct LayoutCost {
   double kv_factor = 1;    // largest rank's KV bytes over total / N
 };
 
-/// Bytes of one matrix element, which the checkpoint's dtype decides, of one cache element, and of what the cache keeps
+/// Bytes of one matrix element, which the checkpoint's dtypes decide, of one cache element, and of what the cache keeps
 /// beside each token's key, and value, of one KV head.
 struct ElementBytes {
-  double matrix = 2;
+  /// By the part of a step: the table of the embedding is kEmbed's, routers are kEnds'.
+  std::array<double, kStepParts> matrix = Alike(2);
   int64_t cache = 4;
   int64_t cache_row = 0;
+
+  double Of(StepPart part) const { return matrix[static_cast<size_t>(part)]; }
+  /// The same for all parts.
+  static constexpr std::array<double, kStepParts> Alike(double bytes) {
+    std::array<double, kStepParts> parts{};
+    parts.fill(bytes);
+    return parts;
+  }
 };
 
 /// Weights that a rank with `shard` holds of the layers of its stage, pads included.

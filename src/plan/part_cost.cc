@@ -18,7 +18,7 @@ double LatentWeightBytes(const Geometry& geometry, const AttentionShard& shard, 
   const int64_t query_in = latent.query_rank > 0 ? latent.query_rank : geometry.hidden;
   const int64_t head = geometry.attention.head_dim * query_in + HeadRows(latent.rank) * latent.nope_dim +
                        HeadRows(latent.value_dim) * latent.rank + latent.value_dim * geometry.hidden;
-  return static_cast<double>(down + shard.q_heads * head) * bytes.matrix;
+  return static_cast<double>(down + shard.q_heads * head) * bytes.Of(StepPart::kAttention);
 }
 
 }  // namespace
@@ -28,7 +28,7 @@ double AttentionWeightBytes(const Geometry& geometry, const AttentionShard& shar
   const AttentionGeometry& attention = geometry.attention;
   const int64_t query_parts = attention.output_gate ? 2 : 1;
   const int64_t heads = shard.q_heads * (query_parts + 1) + shard.kv_heads * 2;
-  return static_cast<double>(heads * attention.head_dim * geometry.hidden) * bytes.matrix;
+  return static_cast<double>(heads * attention.head_dim * geometry.hidden) * bytes.Of(StepPart::kAttention);
 }
 
 int64_t KvTokenBytes(const Geometry& geometry, const AttentionShard& shard, const ElementBytes& bytes) {
@@ -41,7 +41,7 @@ double DeltaNetWeightBytes(const Geometry& geometry, const DeltaNetShard& shard,
   const int64_t values = shard.v_heads * net.v_dim;
   const int64_t in_rows = 2 * keys + 2 * values + 2 * shard.v_heads;
   const int64_t vectors = (2 * keys + values) * net.conv_width + 2 * shard.v_heads;
-  return static_cast<double>((in_rows + values) * geometry.hidden) * bytes.matrix +
+  return static_cast<double>((in_rows + values) * geometry.hidden) * bytes.Of(StepPart::kDeltaNet) +
          static_cast<double>(vectors * kVectorBytes);
 }
 
@@ -52,8 +52,8 @@ int64_t StateBytes(const Geometry& geometry, const DeltaNetShard& shard) {
   return (recurrent + convolution) * kVectorBytes;
 }
 
-double GatedMlpBytes(const Geometry& geometry, int64_t width, const ElementBytes& bytes) {
-  return static_cast<double>(3 * width * geometry.hidden) * bytes.matrix;
+double GatedMlpBytes(const Geometry& geometry, int64_t width, double element) {
+  return static_cast<double>(3 * width * geometry.hidden) * element;
 }
 
 int64_t HeldExperts(const ExpertShard& shard) {
@@ -61,7 +61,8 @@ int64_t HeldExperts(const ExpertShard& shard) {
 }
 
 double ExpertWeightBytes(const Geometry& geometry, const ExpertShard& shard, const ElementBytes& bytes) {
-  return static_cast<double>(HeldExperts(shard)) * GatedMlpBytes(geometry, shard.channels.width, bytes);
+  return static_cast<double>(HeldExperts(shard)) *
+         GatedMlpBytes(geometry, shard.channels.width, bytes.Of(StepPart::kExperts));
 }
 
 double ExpertStepBytes(const Geometry& geometry, const ExpertShard& shard, const ElementBytes& bytes) {
@@ -78,11 +79,11 @@ double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>
     group.held = std::max(group.held, HeldExperts(experts));
     group.weight = std::max(group.weight, experts.channels.width);
   }
-  return ExpectedMaxRouted(groups, geometry.moe.top_k) * GatedMlpBytes(geometry, 1, bytes);
+  return ExpectedMaxRouted(groups, geometry.moe.top_k) * GatedMlpBytes(geometry, 1, bytes.Of(StepPart::kExperts));
 }
 
-double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& bytes) {
-  return static_cast<double>(rows * geometry.hidden) * bytes.matrix;
+double VocabBytes(const Geometry& geometry, int64_t rows, double element) {
+  return static_cast<double>(rows * geometry.hidden) * element;
 }
 
 double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, const ElementBytes& bytes) {
@@ -93,7 +94,7 @@ double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, con
   if (layer.channel_mixer == ChannelMixer::kMoe) {
     const bool gate = geometry.moe.shared_width > 0 && geometry.moe.shared_gate;
     const int64_t rows = geometry.moe.experts + (gate ? 1 : 0);
-    router = static_cast<double>(rows * geometry.hidden) * bytes.matrix;
+    router = static_cast<double>(rows * geometry.hidden) * bytes.Of(StepPart::kEnds);
   }
   return router + static_cast<double>(vectors * kVectorBytes);
 }

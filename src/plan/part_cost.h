@@ -24,8 +24,8 @@ double DeltaNetWeightBytes(const Geometry& geometry, const DeltaNetShard& shard,
 /// Recurrent and convolution state of one sequence in one delta-net layer, kept in float32.
 int64_t StateBytes(const Geometry& geometry, const DeltaNetShard& shard);
 
-/// A gated MLP of `width` channels: gate, up and down projections. Also one expert slot.
-double GatedMlpBytes(const Geometry& geometry, int64_t width, const ElementBytes& bytes);
+/// A gated MLP of `width` channels, also one expert slot: gate, up and down projections of elements of so many bytes.
+double GatedMlpBytes(const Geometry& geometry, int64_t width, double element);
 
 /// Expert slots that hold weights: those of real experts.
 int64_t HeldExperts(const ExpertShard& shard);
@@ -40,8 +40,8 @@ double ExpertStepBytes(const Geometry& geometry, const ExpertShard& shard, const
 /// the most of the token's experts, and in it for the member with the most channels.
 double BusiestExpertBytes(const Geometry& geometry, const std::vector<RankShard>& shards, const ElementBytes& bytes);
 
-/// One table of `rows` vocabulary rows.
-double VocabBytes(const Geometry& geometry, int64_t rows, const ElementBytes& bytes);
+/// One table of `rows` vocabulary rows, of elements of so many bytes.
+double VocabBytes(const Geometry& geometry, int64_t rows, double element);
 
 /// What every rank holds of one layer whatever the cut: norms and router. Biases are too small to count.
 double ReplicatedBytes(const Geometry& geometry, const LayerGeometry& layer, const ElementBytes& bytes);

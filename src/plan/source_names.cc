@@ -15,17 +15,21 @@ class Requirements {
   Requirements(const Geometry& geometry, const SourceNames& names) : geometry_(geometry), names_(names) {}
 
   std::vector<SourceTensor> All() {
+    part_ = StepPart::kEmbed;
     Need("embed_tokens.weight", {geometry_.vocab, geometry_.hidden});
     for (size_t i = 0; i < geometry_.layers.size(); ++i) Layer(i);
     at_.clear();
+    part_ = StepPart::kEnds;
     Need("norm.weight", {geometry_.hidden});
-    if (!geometry_.tied_head) out_.push_back({names_.head, {geometry_.vocab, geometry_.hidden}});
+    if (!geometry_.tied_head) {
+      out_.push_back({names_.head, {geometry_.vocab, geometry_.hidden}, TensorKind::kOther, StepPart::kHead});
+    }
     return std::move(out_);
   }
 
  private:
   void Need(const std::string& name, std::vector<int64_t> shape, TensorKind kind = TensorKind::kOther) {
-    out_.push_back({names_.prefix + at_ + name, std::move(shape), kind});
+    out_.push_back({names_.prefix + at_ + name, std::move(shape), kind, part_});
   }
   // A projection, and its bias where there is one.
   void Linear(const std::string& name, int64_t rows, int64_t cols, bool bias) {
@@ -38,7 +42,9 @@ class Requirements {
   void Layer(size_t index) {
     at_ = fmt::format("layers.{}.", index);
     const LayerGeometry& layer = geometry_.layers[index];
+    part_ = StepPart::kEnds;
     Need("input_layernorm.weight", {geometry_.hidden});
+    part_ = layer.mixer == Mixer::kDeltaNet ? StepPart::kDeltaNet : StepPart::kAttention;
     switch (layer.mixer) {
       case Mixer::kAttention:
         Attention();
@@ -50,12 +56,15 @@ class Requirements {
         DeltaNet();
         break;
     }
+    part_ = StepPart::kEnds;
     Need("post_attention_layernorm.weight", {geometry_.hidden});
     if (geometry_.branch_norms) {
       Need("pre_feedforward_layernorm.weight", {geometry_.hidden});
       Need("post_feedforward_layernorm.weight", {geometry_.hidden});
     }
-    layer.channel_mixer == ChannelMixer::kMoe ? Moe() : GatedMlp("mlp.", geometry_.mlp_width, geometry_.mlp.bias);
+    if (layer.channel_mixer == ChannelMixer::kMoe) return Moe();
+    part_ = StepPart::kMlp;
+    GatedMlp("mlp.", geometry_.mlp_width, geometry_.mlp.bias);
   }
 
   void Attention() {
@@ -130,13 +139,14 @@ class Requirements {
     Gate(router, moe.experts);
     if (moe.router.bias) Need(router + ".bias", {moe.experts});
     if (moe.router.correction) Need(router + ".e_score_correction_bias", {moe.experts});
+    if (moe.shared_width > 0 && moe.shared_gate) Gate("mlp.shared_expert_gate", 1);
+    part_ = StepPart::kExperts;
     if (names_.fused_experts) {
       FusedExperts();
     } else {
       for (int64_t e = 0; e < moe.experts; ++e) GatedMlp(fmt::format("mlp.experts.{}.", e), moe.width, moe.bias);
     }
     if (moe.shared_width == 0) return;
-    if (moe.shared_gate) Gate("mlp.shared_expert_gate", 1);
     GatedMlp("mlp." + names_.shared_expert + ".", moe.shared_width, false);
   }
 
@@ -158,6 +168,7 @@ class Requirements {
   const Geometry& geometry_;
   const SourceNames& names_;
   std::string at_;  // "layers.3."
+  StepPart part_ = StepPart::kEnds;
   std::vector<SourceTensor> out_;
 };
 

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "plan/geometry.h"
+#include "plan/step_part.h"
 
 namespace trivet::plan {
 
@@ -40,6 +41,7 @@ struct SourceTensor {
   std::string name;
   std::vector<int64_t> shape;
   TensorKind kind = TensorKind::kOther;
+  StepPart part = StepPart::kEnds;  // of a step, to which it belongs
 };
 
 /// Finds out how a checkpoint stores `geometry`: `has(name)` tells whether a tensor exists.

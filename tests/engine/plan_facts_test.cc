@@ -3,7 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+
 #include "tests/engine/small_model.h"
+#include "tests/support/paths.h"
 
 namespace trivet::engine {
 namespace {
@@ -15,7 +19,12 @@ TEST(BytesOf, AreThoseOfTheStoredMatrices) {
     support::SyntheticModel extents;
     extents.dtype = dtype;
     const SmallModel small(extents);
-    EXPECT_EQ(BytesOf(small.model(), cache::KvDtype::kF32).matrix, bytes);
+    // Parts that the model lacks have two, and nothing to multiply them by.
+    const plan::ElementBytes found = BytesOf(small.model(), cache::KvDtype::kF32);
+    for (const plan::StepPart part : {plan::StepPart::kEmbed, plan::StepPart::kAttention, plan::StepPart::kDeltaNet,
+                                      plan::StepPart::kExperts, plan::StepPart::kEnds, plan::StepPart::kHead}) {
+      EXPECT_EQ(found.Of(part), bytes);
+    }
     EXPECT_EQ(BytesOf(small.model(), cache::KvDtype::kF32).cache, 4);
   }
 }
@@ -40,12 +49,28 @@ TEST(BytesOf, OfTheCacheAreThoseOfItsPages) {
   }
 }
 
-TEST(BytesOf, MixedDtypesAreAveraged) {
+TEST(BytesOf, MixedDtypesOfAPartAreAveraged) {
   support::SyntheticModel extents;
   extents.some_f32 = true;
   const SmallModel small(extents);
-  EXPECT_GT(BytesOf(small.model(), cache::KvDtype::kF32).matrix, 2.0);
-  EXPECT_LT(BytesOf(small.model(), cache::KvDtype::kF32).matrix, 4.0);
+  const std::array<double, plan::kStepParts> found = BytesOf(small.model(), cache::KvDtype::kF32).matrix;
+  EXPECT_TRUE(std::any_of(found.begin(), found.end(), [](double bytes) { return bytes > 2 && bytes < 4; }));
+}
+
+// A checkpoint with products in MXFP4 and its vocabulary in BF16: a step reads of the one what is not the other's.
+TEST(BytesOf, PartsHaveTheirOwn) {
+  const std::string geometry = SourceRoot() + "/bench/geometries/qwen3.8-27b";
+  const Result<OpenedModel> model = OpenModel("geometry", geometry, checkpoint::DummyFormat::kMxfp4);
+  ASSERT_TRUE(model.ok()) << model.error().message;
+  const plan::ElementBytes found = BytesOf(*model, cache::KvDtype::kF32);
+  constexpr double kMxfp4 = 17.0 / 32;
+  EXPECT_EQ(found.Of(plan::StepPart::kAttention), kMxfp4);
+  EXPECT_EQ(found.Of(plan::StepPart::kMlp), kMxfp4);
+  EXPECT_EQ(found.Of(plan::StepPart::kEmbed), 2);
+  EXPECT_EQ(found.Of(plan::StepPart::kHead), 2);
+  // Two gates of a delta net, of few rows, are BF16.
+  constexpr double kGates = 96, kRows = 2 * 2048 + 2 * 6144 + 6144;
+  EXPECT_NEAR(found.Of(plan::StepPart::kDeltaNet), (kRows * kMxfp4 + kGates * 2) / (kRows + kGates), 1e-3);
 }
 
 }  // namespace

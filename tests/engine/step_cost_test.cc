@@ -38,7 +38,7 @@ TEST(StepCostOf, WhatNoCacheHoldsIsRead) {
   const OpenedModel demo = support::Open(DemoDir());
   constexpr double kCached = 32 << 20;
   for (const double wide : {2.0, 4.0, 16.0}) {  // bytes of an element
-    const plan::ElementBytes bytes{.matrix = wide};
+    const plan::ElementBytes bytes{.matrix = plan::ElementBytes::Alike(wide)};
     const sched::StepCost cost = StepCostOf(demo.geometry, bytes, Backend::kCpu);
     const plan::LayoutCost priced = plan::PriceLayout(demo.geometry, *plan::MakeLayout(demo.geometry, {}), bytes);
     const double experts = 8 * 10 * 3 * 96 * 256 * wide;
