@@ -355,6 +355,7 @@ struct Work {
     }
     for (const model::LoadedPart& part : tensor->parts) {
       const int64_t tile_bytes = tensor->Packed(part).tile_bytes(), tiles = tensor->Packed(part).tiles();
+      if (tile_bytes == 0) continue;  // no columns on this rank
       const int64_t at_once = std::max<int64_t>(1, band_bytes / tile_bytes);
       for (int64_t tile = 0; tile < tiles; tile += at_once) {
         const int64_t end = std::min(tile + at_once, tiles);
