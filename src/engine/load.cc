@@ -10,6 +10,7 @@
 #include <semaphore>
 #include <thread>
 
+#include "base/check.h"
 #include "checkpoint/stored_weight.h"
 #include "engine/find_weights.h"
 #include "engine/store_weight.h"
@@ -29,10 +30,13 @@ struct Band {
 // Where a band is put together.
 struct BandPlace {
   std::byte* data = nullptr;
-  int64_t begin = 0;
+  int64_t begin = 0, bytes = 0;
 
-  // The byte at `offset` of the tensor's buffer.
-  std::byte* At(int64_t offset) const { return data + (offset - begin); }
+  // The byte at `offset` of the tensor's buffer, which the band has.
+  std::byte* At(int64_t offset) const {
+    CHECK(offset >= begin && offset < begin + bytes);
+    return data + (offset - begin);
+  }
 };
 
 // A run of rows and columns of one slice that fits a staging buffer, widened to whole storage units: the bytes
@@ -355,7 +359,7 @@ struct Work {
     }
     for (const model::LoadedPart& part : tensor->parts) {
       const int64_t tile_bytes = tensor->Packed(part).tile_bytes(), tiles = tensor->Packed(part).tiles();
-      if (tile_bytes == 0) continue;  // no columns on this rank
+      if (tile_bytes == 0) continue;  // no columns
       const int64_t at_once = std::max<int64_t>(1, band_bytes / tile_bytes);
       for (int64_t tile = 0; tile < tiles; tile += at_once) {
         const int64_t end = std::min(tile + at_once, tiles);
@@ -387,13 +391,13 @@ class Bands {
   }
   BandPlace Begin(size_t index) const {
     const Band& band = bands_[index];
-    if (target_.band_bytes == 0) return {band.tensor->buffer.data(), 0};
+    if (target_.band_bytes == 0) return {band.tensor->buffer.data(), 0, band.bytes};
     std::byte* const data = staging_[index % 2].get();
     constexpr int64_t kGrain = int64_t{1} << 20;
     target_.pool->ParallelFor(band.bytes, kGrain, [data](int64_t begin, int64_t end) {
       std::memset(data + begin, 0, static_cast<size_t>(end - begin));
     });
-    return {data, band.begin};
+    return {data, band.begin, band.bytes};
   }
   void End(size_t index) const {
     const Band& band = bands_[index];

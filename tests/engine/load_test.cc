@@ -76,14 +76,18 @@ void ExpectLoaded(const Checkpoint& checkpoint, const plan::LocalTensor& local, 
 Result<model::LoadedTensors> LoadWithThreads(const OpenedModel& model, const plan::ShardMap& map) {
   ThreadPool pool(3);
   Result<model::LoadedTensors> whole = LoadShard(model, map, {{}, &pool}, {}, {});
-  constexpr int64_t kFewTiles = 20000;
-  const Result<model::LoadedTensors> banded = LoadShard(model, map, {{}, &pool, kFewTiles}, {}, {});
-  EXPECT_EQ(whole.ok(), banded.ok());
-  if (!whole.ok()) return whole;
-  for (const auto& [name, tensor] : *whole) {
-    const device::Buffer &a = tensor.buffer, &b = banded->at(name).buffer;
-    EXPECT_EQ(a.bytes(), b.bytes());
-    EXPECT_TRUE(a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0) << name;
+  for (const int64_t band_bytes : {1, 20000}) {  // a tile, and a few
+    const Result<model::LoadedTensors> banded = LoadShard(model, map, {{}, &pool, band_bytes}, {}, {});
+    EXPECT_EQ(whole.ok(), banded.ok());
+    if (!whole.ok()) {
+      EXPECT_EQ(whole.error().message, banded.error().message);
+      continue;
+    }
+    for (const auto& [name, tensor] : *whole) {
+      const device::Buffer &a = tensor.buffer, &b = banded->at(name).buffer;
+      EXPECT_EQ(a.bytes(), b.bytes());
+      EXPECT_TRUE(a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0) << name;
+    }
   }
   return whole;
 }
@@ -169,10 +173,17 @@ TEST(LoadShard, PiecesOfEveryShape) {
     ExpectLoaded(wide.checkpoint, map.tensors[0], loaded->at("local"));
   }
   const OpenedModel tall = OneTable(dir, DType::kBF16, 5000, 40);
-  const plan::ShardMap map = OneSlice({kTable, 17, 3, 4900, 2, 5, 1}, 4999, 4);
+  plan::ShardMap map = OneSlice({kTable, 17, 3, 4900, 2, 5, 1}, 4999, 4);
+  // Columns that become rows of several tiles; two parts, since columns begin in the middle of a pair, of which the
+  // first is no whole number of tiles; and no columns at all.
+  map.tensors.push_back({"turned", plan::Role::kMatrix, 40, 6, 128, {{kTable, 3, 0, 6, 40, 0, 0, 1, 1, true}}});
+  map.tensors.push_back(
+      {"parts", plan::Role::kMatrix, 90, 8, 128, {{kTable, 0, 0, 40, 8, 0, 0}, {kTable, 100, 1, 50, 8, 40, 0}}});
+  map.tensors.push_back({"none", plan::Role::kMatrix, 40, 0, 128, {}});
   const Result<model::LoadedTensors> loaded = LoadWithThreads(tall, map);
   ASSERT_TRUE(loaded.ok());
-  ExpectLoaded(tall.checkpoint, map.tensors[0], loaded->at("local"));
+  for (const plan::LocalTensor& local : map.tensors) ExpectLoaded(tall.checkpoint, local, loaded->at(local.name));
+  EXPECT_EQ(loaded->at("parts").parts.size(), 2U);
 }
 
 // Rows and columns in another order than the file's: elements and whole blocks move, blocks that come apart become
@@ -278,14 +289,16 @@ TEST(LoadShard, TheCheckCanEndIt) {
   ASSERT_TRUE(layout.ok());
   const plan::ShardMap map = plan::MakeShardMap(small.model().geometry, *layout, 0, small.model().names);
   ThreadPool pool(2);
-  int checks = 0, progress = 0;
-  const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
-  const Result<model::LoadedTensors> loaded = LoadShard(
-      small.model(), map, {{}, &pool}, [&](int64_t, int64_t) { ++progress; }, check);
-  ASSERT_FALSE(loaded.ok());
-  EXPECT_EQ(loaded.error().message, "a peer is gone");
-  EXPECT_EQ(checks, 3);
-  EXPECT_EQ(progress, 3);
+  for (const int64_t band_bytes : {0, 5000}) {
+    int checks = 0, progress = 0;
+    const auto check = [&]() -> Status { return ++checks < 3 ? Status() : MakeError(Code::kPeer, "a peer is gone"); };
+    const Result<model::LoadedTensors> loaded = LoadShard(
+        small.model(), map, {{}, &pool, band_bytes}, [&](int64_t, int64_t) { ++progress; }, check);
+    ASSERT_FALSE(loaded.ok());
+    EXPECT_EQ(loaded.error().message, "a peer is gone");
+    EXPECT_EQ(checks, 3);
+    EXPECT_EQ(progress, 3);
+  }
 }
 
 }  // namespace
