@@ -93,7 +93,8 @@ std::optional<int64_t> ParseSize(std::string_view text) {
   if (error != std::errc() || count < 0) return std::nullopt;
   std::string unit;
   for (const char* at = stopped; at != end; ++at) {
-    if (!unit.empty() || *at != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
+    const bool gap = *at == ' ' && unit.empty() && at + 1 != end;  // in front of the unit
+    if (!gap) unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*at)));
   }
   if (!unit.empty() && unit.back() == 'b') unit.pop_back();
   int64_t factor = 1;

@@ -34,11 +34,17 @@ Result<std::vector<TokenId>> EncodeMessages(const GenerateFlags& flags, const en
   return prompts.EncodeChat(line);
 }
 
+// Member `key` of a line, or null where it is absent or null.
+const Json* Given(const Json& line, std::string_view key) {
+  const Json* found = Find(line, key);
+  return found != nullptr && found->is_null() ? nullptr : found;
+}
+
 // A key that nobody reads is a mistake in writing it.
 Status CheckKeys(const Json& line) {
   if (!line.is_object()) return {};  // EncodeLine's to refuse
   std::vector<std::string_view> known = {"prompt", "messages", "token_ids"};
-  if (Find(line, "messages") != nullptr) {  // what the template gets besides
+  if (Given(line, "messages") != nullptr) {  // what the template gets besides
     known.insert(known.end(), {"tools", "add_generation_prompt", "kwargs"});
   }
   known.insert(known.end(), engine::RequestKeys().begin(), engine::RequestKeys().end());
@@ -54,16 +60,16 @@ Status CheckKeys(const Json& line) {
 
 Result<std::vector<TokenId>> EncodeLine(const GenerateFlags& flags, const engine::Prompts& prompts, const Json& line) {
   TRY(CheckKeys(line));
-  const auto given = [&](const char* key) { return Find(line, key) != nullptr; };
-  if (given("messages") + given("prompt") + given("token_ids") > 1) {
+  const Json *messages = Given(line, "messages"), *prompt = Given(line, "prompt"), *ids = Given(line, "token_ids");
+  if ((messages != nullptr) + (prompt != nullptr) + (ids != nullptr) > 1) {
     return MakeError(Code::kInvalid,
                      "expected one of \"prompt\", \"messages\" and \"token_ids\", found more; correct the line");
   }
-  if (const Json* messages = Find(line, "messages")) {
+  if (messages != nullptr) {
     if (messages->is_array()) return EncodeMessages(flags, prompts, line);
-  } else if (const Json* prompt = Find(line, "prompt")) {
+  } else if (prompt != nullptr) {
     if (prompt->is_string()) return EncodePrompt(flags, prompts, prompt->get<std::string>());
-  } else if (const Json* ids = Find(line, "token_ids")) {
+  } else if (ids != nullptr) {
     bool integers = ids->is_array();
     std::vector<TokenId> tokens;
     for (const Json& id : *ids) {

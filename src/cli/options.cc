@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <charconv>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "base/list.h"
@@ -50,9 +50,11 @@ void RefuseNoNumber(CLI::Option* option) {
   const auto read = [integer](std::string& text) -> std::string {
     if (text.empty()) return "expected a number, found nothing";
     if (!integer) {
-      char* end = nullptr;
-      std::strtod(text.c_str(), &end);
-      return *end == 0 ? "" : fmt::format("expected a number, found \"{}\"", Quote(text));
+      double value = 0;
+      const char* const end = text.data() + text.size();
+      const auto [stopped, error] = std::from_chars(text.data(), end, value);
+      const bool whole = error == std::errc() && stopped == end;
+      return whole ? "" : fmt::format("expected a decimal number, found \"{}\"", Quote(text));
     }
     const Result<int64_t> value = ParseInt(text, "");
     if (!value.ok()) return fmt::format("expected an integer of 64 bits, found \"{}\"", Quote(text));

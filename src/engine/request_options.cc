@@ -91,11 +91,11 @@ std::span<const std::string_view> RequestKeys() { return kRequestKeys; }
 
 Json WithIntegers(Json object) {
   if (!object.is_object()) return object;
-  constexpr double kExact = int64_t{1} << 53;  // up to which a double is the number that was written
+  constexpr double kExact = int64_t{1} << 53;  // below which every whole number is a double of its own
   for (auto& [key, value] : object.items()) {
     if (!value.is_number_float()) continue;
     const auto number = value.get<double>();
-    if (number == std::floor(number) && std::fabs(number) <= kExact) value = static_cast<int64_t>(number);
+    if (number == std::floor(number) && std::fabs(number) < kExact) value = static_cast<int64_t>(number);
   }
   return object;
 }

@@ -28,7 +28,7 @@ Result<sampling::SamplingParams> DefaultSampling(const Json& generation_config);
 /// The keys that ReadRequest looks at.
 std::span<const std::string_view> RequestKeys();
 
-/// A request as it came, with integers where its own members are whole numbers up to 2^53 in magnitude: JSON has one
+/// A request as it came, with integers where its own members are whole numbers below 2^53 in magnitude: JSON has one
 /// kind of number, and some clients write 5.0 for 5. What is no object stays as it is.
 Json WithIntegers(Json object);
 

@@ -31,6 +31,7 @@ std::vector<Refused> RefusedFields(bool chat) {
   const std::vector<Refused> both = {{"continue_final_message", {false}},
                                      {"use_beam_search", {false}},
                                      {"bad_words", {none}},
+                                     {"allowed_token_ids", {none}},
                                      {"suffix", {""}},
                                      {"modalities", {none, Json::array({"text"})}},
                                      {"prompt_logprobs", {false}},

@@ -187,7 +187,7 @@ TEST_F(Program, AKeyOfAPromptFileThatNothingReadsIsRefused) {
   const std::string generate = "generate demo -q --max-tokens 2 --prompts ";
   const std::string good =
       "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}],\"add_generation_prompt\":true,"
-      "\"tools\":null,\"kwargs\":{}}\n";
+      "\"tools\":null,\"kwargs\":{},\"prompt\":null}\n";  // null: not given
   EXPECT_EQ(Run(generate + Write("good.jsonl", good)).status, 0);
   Refused(generate + Write("typo.jsonl", good + "{\"prompt\":\"x\",\"temprature\":0}"), 4,
           {"typo.jsonl, line 2: \"temprature\": expected", "prompt, messages, token_ids", "temperature", "logprobs"});

@@ -34,7 +34,7 @@ TEST_F(Program, WhatIsNoNumberIsToldAlikeByEveryOption) {
     const std::string help = Run(command + " --help").out;
     for (const auto& [type, expected] :
          std::map<std::string, std::string>{{"INT", "expected an integer of 64 bits"},
-                                            {"FLOAT", "expected a number"},
+                                            {"FLOAT", "expected a decimal number"},
                                             {"SIZE", "expected a whole number of bytes"}}) {
       for (const auto& [option, of] : OptionsOf(help, type)) {
         Refused(command + " " + option + " zzz", 2, {option + ": " + expected, "found \"zzz\"; see trivet --help"});
@@ -45,6 +45,9 @@ TEST_F(Program, WhatIsNoNumberIsToldAlikeByEveryOption) {
   EXPECT_GT(seen, 100U) << "options found in --help";
   for (const std::string value : {"1.5", "1e3", "0x10", "99999999999999999999"}) {
     Refused("plan demo --ranks " + value, 2, {"--ranks: expected an integer of 64 bits, found \"" + value + "\""});
+  }
+  for (const std::string value : {"0x1p-1", "' 0.5'", "'0.5 '", "0.5x", "1e400"}) {
+    Refused("plan demo --memory-fraction " + value, 2, {"--memory-fraction: expected a decimal number, found \""});
   }
   EXPECT_EQ(Run("plan demo --ranks 010 --json").out, Run("plan demo --ranks 10 --json").out);
 }

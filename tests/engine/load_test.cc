@@ -174,11 +174,11 @@ TEST(LoadShard, PiecesOfEveryShape) {
   }
   const OpenedModel tall = OneTable(dir, DType::kBF16, 5000, 40);
   plan::ShardMap map = OneSlice({kTable, 17, 3, 4900, 2, 5, 1}, 4999, 4);
-  // Columns that become rows of several tiles; two parts, since columns begin in the middle of a pair, of which the
-  // first is no whole number of tiles; and no columns at all.
+  // Columns that become rows of several tiles; two parts, BF16 and float32, of which the first is no whole number of
+  // tiles; and no columns at all.
   map.tensors.push_back({"turned", plan::Role::kMatrix, 40, 6, 128, {{kTable, 3, 0, 6, 40, 0, 0, 1, 1, true}}});
-  map.tensors.push_back(
-      {"parts", plan::Role::kMatrix, 90, 8, 128, {{kTable, 0, 0, 40, 8, 0, 0}, {kTable, 100, 1, 50, 8, 40, 0}}});
+  const plan::Slice upper = {kTable, 0, 0, 40, 8, 0, 0}, lower = {"model.norm.weight", 0, 0, 40, 1, 40, 2};
+  map.tensors.push_back({"parts", plan::Role::kMatrix, 90, 8, 128, {upper, lower}});
   map.tensors.push_back({"none", plan::Role::kMatrix, 40, 0, 128, {}});
   const Result<model::LoadedTensors> loaded = LoadWithThreads(tall, map);
   ASSERT_TRUE(loaded.ok());

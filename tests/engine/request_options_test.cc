@@ -102,9 +102,9 @@ TEST(RequestOptions, WholeNumbersAreIntegers) {
                      {"top_k", -0.0},
                      {"max_tokens", 1.5},
                      {"stop", {1.0}},
-                     {"most", 0x1p53},
-                     {"more", 0x1p54},
-                     {"least", -9007199254740992.0},
+                     {"most", 0x1p53 - 1},
+                     {"more", 0x1p53},
+                     {"least", 1 - 0x1p53},
                      {"text", "1.0"}};
   const Json read = WithIntegers(line);
   for (const char* key : {"seed", "top_k", "most", "least"}) EXPECT_TRUE(read[key].is_number_integer()) << key;

@@ -123,6 +123,7 @@ TEST_F(Reading, WhatIsNotSupportedIsRefusedByName) {
   EXPECT_EQ(ChatRefusal("tool_choice", "required").param, "tool_choice");  // of no tools
   EXPECT_EQ(ChatRefusal("guided_grammar", "a").param, "guided_grammar");
   EXPECT_EQ(ChatRefusal("bad_words", {"a"}).param, "bad_words");
+  EXPECT_EQ(ChatRefusal("allowed_token_ids", {5}).param, "allowed_token_ids");
   EXPECT_EQ(CompletionRefusal("suffix", "x").param, "suffix");
   // The demo's template shows no tools, and a model that does not see them could only ignore them.
   const Json function = {{"type", "function"}, {"function", {{"name", "f"}}}};
