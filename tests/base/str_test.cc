@@ -86,8 +86,8 @@ TEST(ParseSize, TakesAWholeNumberAndAUnit) {
                                                                   {"9223372036854775807", INT64_MAX}}) {
     EXPECT_EQ(ParseSize(text), bytes) << text;
   }
-  for (const char* text : {"", "G", "zzz", "-1", "1.5G", "1e30G", "5Q", "5 G x", "5bb", "5Gx", "5i", "8EiB", "+5", " 5", "5 ", "5G ",
-                           "9223372036854775808", "99999999999G"}) {
+  for (const char* text : {"", "G", "zzz", "-1", "1.5G", "1e30G", "5Q", "5 G x", "5bb", "5Gx", "5i", "8EiB", "+5", " 5",
+                           "5 ", "5G ", "9223372036854775808", "99999999999G"}) {
     EXPECT_EQ(ParseSize(text), std::nullopt) << text;
   }
 }

@@ -98,14 +98,8 @@ TEST(RequestOptions, SeedsAreAny64Bits) {
 }
 
 TEST(RequestOptions, WholeNumbersAreIntegers) {
-  const Json line = {{"seed", 5.0},
-                     {"top_k", -0.0},
-                     {"max_tokens", 1.5},
-                     {"stop", {1.0}},
-                     {"most", 0x1p53 - 1},
-                     {"more", 0x1p53},
-                     {"least", 1 - 0x1p53},
-                     {"text", "1.0"}};
+  const Json line = {{"seed", 5.0},        {"top_k", -0.0},  {"max_tokens", 1.5},   {"stop", {1.0}},
+                     {"most", 0x1p53 - 1}, {"more", 0x1p53}, {"least", 1 - 0x1p53}, {"text", "1.0"}};
   const Json read = WithIntegers(line);
   for (const char* key : {"seed", "top_k", "most", "least"}) EXPECT_TRUE(read[key].is_number_integer()) << key;
   for (const char* key : {"max_tokens", "more"}) EXPECT_TRUE(read[key].is_number_float()) << key;
