@@ -19,7 +19,8 @@ namespace trivet::engine {
 inline constexpr int64_t kStagingBytes = int64_t{8} << 20;
 
 /// Bytes that are put together on the host before they go to a GPU. There are two, so that one is copied while the next
-/// is put together. Vectors, and matrices with rows that stand as columns in the file, are one band, whatever they have.
+/// is put together. Vectors, and matrices with rows that stand as columns in the file, are one band, whatever they
+/// have.
 inline constexpr int64_t kBandBytes = int64_t{32} << 20;
 
 /// Called now and then with the bytes read so far and the bytes there are to read.
@@ -32,7 +33,8 @@ using LoadCheck = std::function<Status()>;
 struct LoadTarget {
   device::Device device;
   ThreadPool* pool = nullptr;
-  /// Most bytes of a band, or one tile, or what kBandBytes says; 0: weights are put together where they stay, as a processor lets.
+  /// Most bytes of a band, or one tile, or what kBandBytes says; 0: weights are put together where they stay, as a
+  /// processor lets.
   int64_t band_bytes = 0;
 };
 

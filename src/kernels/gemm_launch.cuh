@@ -204,7 +204,8 @@ __device__ PanelProduct ExpertRows(const ExpertGemm::Args& args, Shared& shared,
   return product;
 }
 
-/// Leaves a block those of its own columns, of which it has `columns`.
+/// Narrows a product to the block's columns: the `columns` that begin at blockIdx.z times as many. Its phase then
+/// counts from the tile's begin, so that it may exceed a storage block.
 template <class Shared>
 __device__ void TakeColumns(PanelProduct& product, int columns, Shared& shared, int thread) {
   const int begin = blockIdx.z == 0 ? 0 : static_cast<int>(blockIdx.z) * columns;
