@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "tests/plan/plan_fixtures.h"
 
@@ -72,6 +73,28 @@ TEST(SourceNames, LargeProductsAreToldFromWhatDecides) {
     EXPECT_EQ(kind(std::string("layers.0.") + name), TensorKind::kOther) << name;
   }
   EXPECT_EQ(kind("embed_tokens.weight"), TensorKind::kOther);
+}
+
+// By which bytes are priced.
+TEST(SourceNames, TensorsBelongToPartsOfAStep) {
+  Geometry geometry = DemoGeometry();
+  geometry.tied_head = false;
+  const std::vector<SourceTensor> needed = RequiredTensors(geometry, {"model."});
+  for (const auto& [name, part] :
+       std::map<std::string, StepPart>{{"model.embed_tokens.weight", StepPart::kEmbed},
+                                       {"model.layers.0.linear_attn.in_proj_a.weight", StepPart::kDeltaNet},
+                                       {"model.layers.3.self_attn.o_proj.weight", StepPart::kAttention},
+                                       {"model.layers.3.mlp.experts.down_proj", StepPart::kExperts},
+                                       {"model.layers.3.mlp.shared_expert.up_proj.weight", StepPart::kExperts},
+                                       {"model.layers.3.mlp.gate.weight", StepPart::kEnds},
+                                       {"model.layers.3.mlp.shared_expert_gate.weight", StepPart::kEnds},
+                                       {"model.layers.4.input_layernorm.weight", StepPart::kEnds},
+                                       {"model.norm.weight", StepPart::kEnds},
+                                       {"lm_head.weight", StepPart::kHead}}) {
+    const auto found = std::find_if(needed.begin(), needed.end(), [&](const auto& one) { return one.name == name; });
+    ASSERT_NE(found, needed.end()) << name;
+    EXPECT_EQ(found->part, part) << name;
+  }
 }
 
 TEST(SourceNames, EveryNeededTensorIsNamedOnce) {
